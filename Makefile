@@ -251,8 +251,9 @@ test-yarn: yarn-bed $(if $(SHORT),,spark) ## level 6: real YARN, with jobs (root
 	$(if $(SHORT),,$(YARN_TEST) $(V) -pair -test.run=TestPair)
 	$(if $(SHORT),,$(YARN_TEST) $(V) -kerberos -test.run=TestKerberos)
 
-test-yarn-pools: e2e-test bed yarn-bed ## level 6c: worker pools of real NodeManagers, without a node (root, Java 17, Maven)
+test-yarn-pools: e2e-test bed yarn-bed ## level 6c: worker pools of real NodeManagers, without a node (root, Java 17, Maven, krb5-kdc)
 	$(E2E) $(V) -test.timeout=$(if $(WATERLINE_SOAK),8h,30m) -test.run=TestPool -on=yarn
+	$(E2E) $(V) -test.run=TestKerberosPool -on=yarn -kerberos
 	$(if $(WATERLINE_SOAK),$(E2E) $(V) -test.run=TestPoolPair -on=yarn -pair)
 
 trino-bed: ## build the test bed's Trino: through Maven, a minute on a new machine

@@ -1,13 +1,16 @@
 package e2e_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 
+	admission "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -245,4 +248,120 @@ func TestAPIConfinedReport(t *testing.T) {
 			t.Errorf("its own report: %s: %s", body, answer)
 		}
 	}
+}
+
+const webhooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+
+// TestAPIConfinedManager tries to rewrite the webhook's configuration like an attacker who has taken the manager.
+func TestAPIConfinedManager(t *testing.T) {
+	m := newManaged(t)
+	manager, path := newUser(t, m.config), webhooks+"/waterline"
+	read := func() *admission.MutatingWebhookConfiguration {
+		t.Helper()
+		answer, ok := manager.do(t, http.MethodGet, path, "", "")
+		if !ok {
+			t.Fatal(answer)
+		}
+		c := decoded[admission.MutatingWebhookConfiguration](t, []byte(answer))
+		return &c
+	}
+	write := func(change func(c *admission.MutatingWebhookConfiguration)) (string, bool) {
+		t.Helper()
+		c := read()
+		change(c)
+		content, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return manager.do(t, http.MethodPut, path, "application/json", string(content))
+	}
+	first := func(change func(w *admission.MutatingWebhook)) func(c *admission.MutatingWebhookConfiguration) {
+		return func(c *admission.MutatingWebhookConfiguration) { change(&c.Webhooks[0]) }
+	}
+	const onlyTrust, onlyObject = "nothing of its webhooks but the caBundle", "no labels, annotations"
+	eventually(t, "the admission policy is in force", func() (bool, string) {
+		answer, _ := write(first(func(w *admission.MutatingWebhook) { *w.TimeoutSeconds++ }))
+		return strings.Contains(answer, onlyTrust), answer
+	})
+	before := read()
+	fail, other, everything := admission.Fail, "https://192.0.2.1/mutate-pods", admission.Rule{
+		APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"},
+	}
+	for _, refused := range []struct {
+		what, because string
+		change        func(c *admission.MutatingWebhookConfiguration)
+	}{
+		{"rules for everything", onlyTrust, first(func(w *admission.MutatingWebhook) { w.Rules[0].Rule = everything })},
+		{"one more rule", onlyTrust, first(func(w *admission.MutatingWebhook) {
+			w.Rules = append(w.Rules, admission.RuleWithOperations{
+				Operations: []admission.OperationType{"*"}, Rule: everything,
+			})
+		})},
+		{"all namespaces", onlyTrust, first(func(w *admission.MutatingWebhook) { w.NamespaceSelector = nil })},
+		{"all objects", onlyTrust, first(func(w *admission.MutatingWebhook) { w.ObjectSelector = nil })},
+		{"no conditions", onlyTrust, first(func(w *admission.MutatingWebhook) { w.MatchConditions = nil })},
+		{"another URL", onlyTrust, first(func(w *admission.MutatingWebhook) { w.ClientConfig.URL = &other })},
+		{"a Service", onlyTrust, first(func(w *admission.MutatingWebhook) {
+			w.ClientConfig.URL = nil
+			w.ClientConfig.Service = &admission.ServiceReference{Namespace: "default", Name: "mine"}
+		})},
+		{"refusals", onlyTrust, first(func(w *admission.MutatingWebhook) { w.FailurePolicy = &fail })},
+		{"another name", onlyTrust, first(func(w *admission.MutatingWebhook) { w.Name = "other.waterline.io" })},
+		{"one more webhook", onlyTrust, func(c *admission.MutatingWebhookConfiguration) {
+			w := *c.Webhooks[0].DeepCopy()
+			w.Name = "other.waterline.io"
+			c.Webhooks = append(c.Webhooks, w)
+		}},
+		{"one less", onlyTrust, func(c *admission.MutatingWebhookConfiguration) { c.Webhooks = c.Webhooks[1:] }},
+		{"none", onlyTrust, func(c *admission.MutatingWebhookConfiguration) { c.Webhooks = nil }},
+		{"labels", onlyObject, func(c *admission.MutatingWebhookConfiguration) { c.Labels["a"] = "b" }},
+		{"no labels", onlyObject, func(c *admission.MutatingWebhookConfiguration) { c.Labels = nil }},
+		{"an owner", onlyObject, func(c *admission.MutatingWebhookConfiguration) {
+			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n", UID: "1"}}
+		}},
+		{"a finalizer", onlyObject, func(c *admission.MutatingWebhookConfiguration) { c.Finalizers = []string{"a.example/b"} }},
+	} {
+		t.Run(refused.what, func(t *testing.T) {
+			if answer, ok := write(refused.change); ok || !strings.Contains(answer, refused.because) {
+				t.Errorf("the API server answers %q, want an error with %q", answer, refused.because)
+			}
+		})
+	}
+	for what, forbidden := range map[string]func() (string, bool){
+		"a configuration of another name": func() (string, bool) {
+			return manager.do(t, http.MethodPost, webhooks, "application/json", `{"metadata":{"name":"mine"}}`)
+		},
+		"its own end": func() (string, bool) { return manager.do(t, http.MethodDelete, path, "", "") },
+		"the policy's end": func() (string, bool) {
+			return manager.do(t, http.MethodDelete, "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/"+
+				"waterline-manager-webhook", "", "")
+		},
+	} {
+		if answer, ok := forbidden(); ok || !strings.Contains(answer, "forbidden") {
+			t.Errorf("%s: %s", what, answer)
+		}
+	}
+	if now := read(); now.ResourceVersion != before.ResourceVersion {
+		t.Errorf("the configuration was changed: %+v", now)
+	}
+	config, err := clientcmd.LoadFromFile(m.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bundle := range [][]byte{config.Clusters["bed"].CertificateAuthorityData, nil} {
+		if answer, ok := write(func(c *admission.MutatingWebhookConfiguration) {
+			for i := range c.Webhooks {
+				c.Webhooks[i].ClientConfig.CABundle = bundle
+			}
+		}); !ok {
+			t.Errorf("a caBundle of %d bytes: %s", len(bundle), answer)
+		}
+	}
+	// The rights of other users are as before.
+	if answer, ok := m.admin.do(t, http.MethodPatch, path, string(types.MergePatchType),
+		`{"metadata":{"labels":{"a":"b"}}}`); !ok {
+		t.Errorf("an administrator: %s", answer)
+	}
+	m.manager()
+	m.answering() // the manager writes its own authority
 }

@@ -38,6 +38,8 @@ var on = flag.String("on", "host",
 
 var pair = flag.Bool("pair", false, "with -on=yarn: two ResourceManagers and ZooKeeper, for the tests TestPoolPair…")
 
+var kerberos = flag.Bool("kerberos", false, "with -on=yarn: Kerberos and https, for the tests TestKerberosPool…")
+
 var programs = flag.String("bin", "bed/bin",
 	"directory of Kubernetes' programs below out/: bed/oldest/bin for the oldest supported version")
 
@@ -95,7 +97,7 @@ func run(m *testing.M) (int, error) {
 	if *on == "yarn" {
 		with := hadoop.Options{
 			Lib: filepath.Join(built, "yarn/lib"), Dir: filepath.Join(built, "yarn/run-pools"),
-			Logs: filepath.Join(built, "test/log/yarn-pools"), HA: *pair,
+			Logs: filepath.Join(built, "test/log/yarn-pools"), HA: *pair, Kerberos: *kerberos,
 			// Masters of the queue with the default label run on fixed nodes.
 			Site: map[string]string{
 				"yarn.resourcemanager.node-labels.am.default-node-label-expression": " ",
@@ -104,6 +106,9 @@ func run(m *testing.M) (int, error) {
 		}
 		if *pair {
 			with.Logs += "-pair"
+		}
+		if *kerberos {
+			with.Logs += "-kerberos"
 		}
 		// API server, manager, ResourceManager and NodeManagers share a loopback device that nobody else has.
 		if inside, code, err := hadoop.Enter(with.Dir, nil); !inside || err != nil {

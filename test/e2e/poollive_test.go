@@ -531,7 +531,11 @@ func (l *livePool) containers(count int) {
 // runs returns how many containers of a node's worker run.
 func (l *livePool) runs(node string) (n int) {
 	// None if it is gone.
-	all, _ := l.nm.Containers(l.t.Context(), "http://"+net.JoinHostPort(poolHost(l.name, node), "8042"))
+	base, port := "http://", "8042"
+	if *kerberos {
+		base, port = "https://", "8044"
+	}
+	all, _ := l.nm.Containers(l.t.Context(), base+net.JoinHostPort(poolHost(l.name, node), port))
 	for _, c := range all {
 		if c.State == "RUNNING" {
 			n++

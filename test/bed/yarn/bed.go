@@ -101,7 +101,7 @@ func Up(o Options) (*Bed, error) {
 		return nil, fmt.Errorf("configuring YARN: %w", err)
 	}
 	if b.secure {
-		if err := errors.Join(b.startKDC(), b.makeCertificate()); err != nil {
+		if err := errors.Join(b.startKDC(), b.makeCertificate("rm1", RMHost(1))); err != nil {
 			return nil, err
 		}
 	}

@@ -79,7 +79,7 @@ func (b *Bed) configure() error {
 	files := b.layout.files(core, yarn)
 	files["exclude.xml"] = ExcludeFile()
 	if b.secure {
-		files["ssl-server.xml"] = b.sslServer().file()
+		files["ssl-server.xml"] = b.sslServer("rm1").file()
 		files["secret"] = "signs cookies of the test bed"
 	}
 	for name, content := range files {

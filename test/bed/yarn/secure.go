@@ -1,10 +1,12 @@
 package yarn
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/waterline-io/waterline/internal/yarn"
 )
@@ -14,24 +16,48 @@ const (
 	keystorePass = "of-the-bed"
 )
 
-// makeCertificate makes the ResourceManager's key and its certificate, which is its own authority.
-func (b *Bed) makeCertificate() error {
+// makeCertificate makes a key and its certificate, which is its own authority, for one or more hosts. Clients trust it.
+func (b *Bed) makeCertificate(name string, hosts ...string) error {
 	keytool := filepath.Join(b.java, "bin/keytool")
-	store := []string{"-keystore", b.keystore(), "-storetype", "PKCS12", "-storepass", keystorePass, "-alias", "rm"}
-	for _, args := range [][]string{
-		append([]string{"-genkeypair", "-keyalg", "EC", "-dname", "CN=" + RMHost(1), "-ext", "SAN=dns:" + RMHost(1)},
-			store...),
-		append([]string{"-exportcert", "-rfc", "-file", b.ca()}, store...),
-	} {
-		if out, err := exec.Command(keytool, args...).CombinedOutput(); err != nil {
-			return fmt.Errorf("making the ResourceManager's certificate: %w: %s", err, out)
-		}
+	store := []string{"-keystore", b.keystore(name), "-storetype", "PKCS12", "-storepass", keystorePass, "-alias", name}
+	names := "SAN=dns:" + strings.Join(hosts, ",dns:")
+	if out, err := exec.Command(keytool, append([]string{"-genkeypair", "-keyalg", "EC", "-dname", "CN=" + name, "-ext",
+		names}, store...)...).CombinedOutput(); err != nil {
+		return fmt.Errorf("making the key of %s: %w: %s", name, err, out)
 	}
-	return nil
+	certificate, err := exec.Command(keytool, append([]string{"-exportcert", "-rfc"}, store...)...).Output()
+	if err != nil {
+		return fmt.Errorf("reading the certificate of %s: %w", name, err)
+	}
+	file, err := os.OpenFile(b.ca(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("trusting the certificate of %s: %w", name, err)
+	}
+	_, err = file.Write(certificate)
+	return errors.Join(err, file.Close())
 }
 
-func (b *Bed) keystore() string { return b.in("kdc", "rm.p12") }
-func (b *Bed) ca() string       { return b.in("kdc", "ca.pem") }
+func (b *Bed) keystore(name string) string { return b.in("kdc", name+".p12") }
+func (b *Bed) ca() string                  { return b.in("kdc", "ca.pem") }
+
+// SecureWorkers gives NodeManagers that run as in pods what a cluster with Kerberos and https asks of them: keys and a
+// certificate for their hosts. It returns further properties of their yarn-site.xml, and their ssl-server.xml.
+func (b *Bed) SecureWorkers(hosts ...string) (site map[string]string, sslServer string, err error) {
+	const name = "workers"
+	var principals []string
+	for _, host := range hosts {
+		principals = append(principals, "nm/"+host, "HTTP/"+host)
+	}
+	err = errors.Join(b.addPrincipals(name, "", principals...), b.makeCertificate(name, hosts...))
+	return properties{
+		"yarn.nodemanager.principal":                    "nm/${env.WATERLINE_HOST}@" + Realm,
+		"yarn.nodemanager.keytab":                       b.keytab(name),
+		"yarn.nodemanager.webapp.spnego-principal":      "HTTP/${env.WATERLINE_HOST}@" + Realm,
+		"yarn.nodemanager.webapp.spnego-keytab-file":    b.keytab(name),
+		"hadoop.http.authentication.kerberos.principal": "HTTP/${env.WATERLINE_HOST}@" + Realm,
+		"hadoop.http.authentication.kerberos.keytab":    b.keytab(name),
+	}, b.sslServer(name).file(), err
+}
 
 // HTTPOptions returns how a client reaches the cluster's web services.
 func (b *Bed) HTTPOptions(client string) (o yarn.HTTPOptions, err error) {
@@ -84,9 +110,9 @@ func (b *Bed) secureNode(name, host string) properties {
 }
 
 // sslServer returns what ssl-server.xml has.
-func (b *Bed) sslServer() properties {
+func (b *Bed) sslServer(name string) properties {
 	return properties{
-		"ssl.server.keystore.location":    b.keystore(),
+		"ssl.server.keystore.location":    b.keystore(name),
 		"ssl.server.keystore.type":        "pkcs12",
 		"ssl.server.keystore.password":    keystorePass,
 		"ssl.server.keystore.keypassword": keystorePass,
