@@ -41,7 +41,10 @@ func (n *node) testRace() {
 	var manifest strings.Builder
 	for i := range pods {
 		one := n.batch(fmt.Sprintf("race%d", i), true, cpu, memory)
-		manifest.WriteString(strings.Replace(one, "labels: {", "labels: {race: here, ", 1) + "---\n")
+		one = strings.Replace(one, "labels: {", "labels: {race: here, ", 1)
+		// A pod that comes while its names are not sold is admitted as it is. Without a class it would preempt the others.
+		one = strings.Replace(one, "\nspec:\n", "\nspec:\n  priorityClassName: "+v1alpha1.PriorityClassBatch+"\n", 1)
+		manifest.WriteString(one + "---\n")
 	}
 	n.t.Cleanup(func() { kubectl(n.t, "delete", "pods", "-l", "race=here", "--grace-period=0", "--force", "--wait") })
 	stream := bed.Kubectl(ctx, "create", "-f", "-")
