@@ -162,7 +162,7 @@ func (r *round) cut(floor int64) {
 
 // grown returns the limit after so much time without harm.
 func (b *bearing) grown() int64 {
-	const far = 4000 // beyond it any machine is covered
+	const far = 100_000 // beyond it any machine is covered, by the least height too
 	x := min(int64((b.Grew-b.Soon)*1000/b.Soon), far)
 	height := max(b.Bears-b.From, 10)
 	return b.Bears + height*x/1000*x/1000*x/1000

@@ -385,6 +385,17 @@ func TestOwnFault(t *testing.T) {
 	}
 }
 
+// TestGrowsFromTheFloor checks that batch gets the machine back also where the harm began at the lowest limit, so that
+// the cubic has no height.
+func TestGrowsFromTheFloor(t *testing.T) {
+	w := newNode(model.SuppressOnHarm)
+	w.run(60, quietly)
+	w.state.Harm.Limit, w.state.Harm.From, w.state.Harm.Bears, w.state.Harm.Grew = 400, 400, 400, 0
+	if w.run(900, quietly); w.may() != 16_000 {
+		t.Errorf("after a quarter of an hour without harm, batch may use %d", w.may())
+	}
+}
+
 // TestLiesInTurns checks pods of a tenant that take turns in waiting for themselves: batch keeps nearly what arithmetic
 // leaves.
 func TestLiesInTurns(t *testing.T) {
