@@ -64,6 +64,7 @@ type Waits struct {
 	next    [2]int       // pod that is read next: among those that ran, and among the others
 	list    [2]int       // pod that is listed next: among those that have tasks, and among the others
 	name    []byte       // buffer of a path that ends in a null byte
+	system  *system      // the node's own services
 }
 
 // waitingPod is a pod whose tasks are sampled.
@@ -91,7 +92,7 @@ func NewWaits(m Mount, l cgroup.Layout, proc string) *Waits {
 	_, noPressure := os.Stat(filepath.Join(proc, "pressure/cpu"))
 	return &Waits{
 		clock: sinceBoot, only: m.Version == cgroup.V1 || noPressure != nil, limit: atMostOpen(mostOpen),
-		find: processes{proc: proc, layout: l, most: mostKnown},
+		find: processes{proc: proc, layout: l, most: mostKnown}, system: newSystem(l, proc),
 	}
 }
 
@@ -102,15 +103,17 @@ func (w *Waits) Close() {
 	}
 	w.found = 0
 	w.find.forget()
+	w.system.close()
 }
 
-// Sample samples the pods that the marks name. It allocates nothing while no process or task begins.
+// Sample samples the pods that the marks name, and the node's own services if they do. It allocates nothing while no
+// process or task begins.
 //
 // Of tasks that began since the last sample only the time after this one counts. A pod without processes, or whose
 // tasks cannot be read, keeps its sums and their time.
 func (w *Waits) Sample(marks []model.WaitMark) error {
-	w.follow(marks)
 	now := w.clock(bootClock)
+	w.follow(w.system.sample(marks, now))
 	steps := w.steps(now)
 	var err error
 	since := now - w.found
@@ -166,6 +169,7 @@ func (w *Waits) Sampled() model.SampledPods {
 
 // Append appends what was sampled of each pod, ordered by UID.
 func (w *Waits) Append(to []model.PodWait) []model.PodWait {
+	to = w.system.append(to)
 	for i := range w.pods {
 		to = append(to, w.pods[i].sum)
 	}
