@@ -69,6 +69,13 @@ type NodeReportStatus struct {
 	// then gets what online pods leave under the waterline.
 	// +kubebuilder:validation:MaxLength=64
 	HarmSignal string `json:"harmSignal,omitempty"`
+	// Starved are the node's own services that lack CPU although batch made room, or without batch, each with because of
+	// whom: an online pod, or processes outside of pods. The services are kubelet, container runtime, system services (of
+	// system.slice) and kernel threads. Nothing of Waterline's helps then. A service stays for a minute after it waited.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:items:MaxLength=1024
+	Starved []string `json:"starved,omitempty"`
 	// Hot is the reason why nothing is sold although there may be an offer, such as MemoryExhausted. It is empty while the
 	// node is not hot.
 	// +kubebuilder:validation:MaxLength=64

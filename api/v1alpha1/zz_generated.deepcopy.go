@@ -611,6 +611,11 @@ func (in *NodeReportStatus) DeepCopyInto(out *NodeReportStatus) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Starved != nil {
+		in, out := &in.Starved, &out.Starved
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Eviction != nil {
 		in, out := &in.Eviction, &out.Eviction
 		*out = new(EvictionRequest)

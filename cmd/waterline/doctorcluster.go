@@ -212,6 +212,12 @@ func (d *doctor) fails(node string, n *serve.NodeExplanation) {
 	inOrder(n.Troubles, func(what, err string) {
 		d.bad(troubleFix(what, err), "node %s: the agent fails, operation %s: %s", node, what, err)
 	})
+	for _, why := range n.Starved {
+		if why.Code == model.SystemStarved {
+			reason, fix, _ := strings.Cut(why.Fix, "; ")
+			d.note(fix, "node %s: %s waited for CPUs in the last minute, %s", node, why.Text, reason)
+		}
+	}
 	for _, why := range n.Unsupported {
 		if why.Code == model.PodsOutside {
 			d.bad(why.Fix, "node %s: containers of pods run in %s, outside of %s", node, why.Text, why.Key)

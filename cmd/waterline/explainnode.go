@@ -234,6 +234,9 @@ func printNode(out io.Writer, name string, e *serve.NodeExplanation) error {
 	for _, w := range e.Waiting {
 		fmt.Fprintf(out, "\n%s\n", w)
 	}
+	for _, why := range e.Starved {
+		fmt.Fprintf(out, "\nthe node itself waits for CPUs: %s\n", why)
+	}
 	for _, l := range e.Leaving {
 		fmt.Fprintf(out, "\n%s\n", l)
 	}

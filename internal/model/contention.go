@@ -29,8 +29,8 @@ const (
 	HarmByService  HarmSignal = "ServiceFigure" // its own figure, each second or every fifth
 )
 
-// Harm is how much CPU online pods lack while batch runs: by how long they wait for a CPU, beyond what they wait
-// without batch, and by their own figures.
+// Harm is how much CPU online pods and the node's own services lack while batch runs: by how long they wait for a CPU,
+// beyond what they wait without batch, and by their own figures.
 type Harm struct {
 	Known  bool       // every online pod that uses CPU has a recent signal
 	Signal HarmSignal // by which it is known; the slowest of all pods
@@ -45,11 +45,13 @@ type Harm struct {
 	// Figures of services that are not known, and why; each reason names the pod.
 	Unknown []Reason `json:",omitempty"`
 	Doubted bool     `json:",omitempty"` // a figure was not known within the last minute
+	// The node's own services that waited for CPUs within the last minute, and because of whom; each reason names one.
+	Starved []Reason `json:",omitempty"`
 }
 
-// PodHarm is the harm of one online pod since the previous round.
+// PodHarm is the harm of one online pod, or of a group of the node's own services, since the previous round.
 type PodHarm struct {
-	UID     string     // "": no pod is harmed
+	UID     string     // "": none is harmed
 	Milli   int64      // CPU that it lacks, in milli-cores: the mean number of its tasks that waited beyond Allowed
 	Waits   int64      // how long its tasks waited for each time that they ran, in thousandths
 	Allowed int64      // what is no harm, likewise
@@ -65,9 +67,13 @@ func (h *PodHarm) Reason() Reason {
 			{"lacks", h.Milli, UnitMilli}, {"value", h.Value, UnitFigure}, {"max", h.Max, UnitFigure},
 		}}
 	}
-	return Reason{Code: OnlineHarmed, Operands: []Operand{
+	why := Reason{Code: OnlineHarmed, Operands: []Operand{
 		{"lacks", h.Milli, UnitMilli}, {"waits", h.Waits, UnitPermille}, {"allowed", h.Allowed, UnitPermille},
 	}}
+	if IsSystem(h.UID) {
+		why.Code, why.Key, why.Text = SystemHarmed, "service", SystemName(h.UID)
+	}
+	return why
 }
 
 // Suppression is the CPU that batch may use now, and the method that enforces it.

@@ -51,7 +51,8 @@ type Node struct {
 	Withdrawn bool       // the manager has withdrawn this node's offer
 	Load      *Load      // nil: nothing was measured yet
 	Stopping  bool       `json:",omitempty"` // the agent stops after this round, and nobody looks at waits then
-	// Waits is how long online pods waited for CPUs, ordered by UID. Like Load, it is valid until the next observation.
+	// Waits is how long online pods and the node's own services waited for CPUs, ordered by UID. Like Load, it is valid
+	// until the next observation.
 	Waits []PodWait `json:",omitempty"`
 	// Figures are the figures of services that the last plan wanted, ordered by UID, and valid as long as Waits.
 	Figures []ServiceFigure `json:",omitempty"`

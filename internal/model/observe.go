@@ -12,7 +12,8 @@ type Observe struct {
 	Topology  bool     // the machine's CPUs, cores, caches and NUMA nodes
 	MemoryQoS bool     // whether containers were made by a kubelet with MemoryQoS
 	Pods      []Detail // of pods that need more than the others, ordered by UID
-	// Online pods whose waiting for CPUs is sampled, ordered by UID, and the time between two samples.
+	// Online pods, and groups of the node's own services, whose waiting for CPUs is sampled, ordered by UID, and the time
+	// between two samples; services are sampled once a second at most.
 	Waits      []WaitMark    `json:",omitempty"`
 	WaitsEvery time.Duration `json:",omitempty"`
 	// Figures of services that are fetched, ordered by UID.

@@ -110,6 +110,8 @@ const (
 	BatchSettling   Code = "BatchSettling"   // more room, but the limit fell a moment ago
 	BatchMinimum    Code = "BatchMinimum"    // the minimum for batch in the policy, though online pods leave less
 	OnlineHarmed    Code = "OnlineHarmed"    // an online pod waits longer than without batch, so batch gets less
+	SystemHarmed    Code = "SystemHarmed"    // a service of the node itself waits because of batch, which gets less
+	SystemStarved   Code = "SystemStarved"   // a service of the node itself waits, and less batch does not help
 	ServiceHarmed   Code = "ServiceHarmed"   // a service's own figure is above its maximum, so batch gets less
 	ServiceUnknown  Code = "ServiceUnknown"  // a service's own figure cannot be fetched; other signals count
 	BatchFree       Code = "BatchFree"       // no online pod is harmed, so batch may use the whole machine

@@ -194,6 +194,7 @@ type Report struct {
 	CPUs        *CPURoom      `json:",omitempty"` // nil: not known, or no pod may have its own CPUs
 	Unsupported []Code        // features of the policy that the node's kernel does not support
 	Faults      []string      `json:",omitempty"` // what is wrong with how the node was set up, with what to do
+	Starved     []string      `json:",omitempty"` // the node's own services that wait, where less batch does not help
 	Harm        HarmSignal    // by which harm to online pods is known; "": it is not, or not searched
 	Hot         Code          // why nothing is sold although there may be an offer; "": the node is not hot
 	Evict       *Eviction     // batch pod that should leave the node; nil: none

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// PodWait is how long tasks of a pod have run, and how long they were ready to run and had no CPU (run-queue delay).
+// PodWait is how long tasks of a pod, or of a group of the node's own services, have run, and how long they were ready
+// to run and had no CPU (run-queue delay).
 // Both are sums over the sampled tasks since the agent began to sample the pod, so a difference of two samples is what
 // happened between them. Differences of a pod's Ran and Waited belong to the same tasks, but not all of its tasks are
 // sampled: Waited for each second of Ran is meaningful, their amounts are a lower bound.
@@ -50,12 +51,14 @@ func (w *PodWait) Since(before *PodWait) (WaitSpan, bool) {
 type Tolerated struct {
 	Permille int64 // for each time of running, in thousandths
 	Milli    int64 `json:",omitempty"` // beyond that, in milli-cores: what it waits although batch gave way
+	// Each time that a task gets a CPU, instead of FreeWait if it is longer.
+	Turn time.Duration `json:",omitempty"`
 }
 
 // Excess returns how long tasks waited beyond what is tolerated; below 0: they waited less. It is the one measure of
 // harm by waiting: of rounds, of the looks between them, and of interference.
 func (s WaitSpan) Excess(t Tolerated) time.Duration {
-	waited := max(s.Waited-time.Duration(min(s.Times, int64(maxWait/FreeWait)))*FreeWait, 0)
+	waited := max(s.Waited-time.Duration(min(s.Times, int64(maxWait/FreeWait)))*max(t.Turn, FreeWait), 0)
 	return waited - max(s.Ran*time.Duration(t.Permille)/1000, s.Length/freePart-s.Ran) -
 		s.Length*time.Duration(t.Milli)/1000
 }

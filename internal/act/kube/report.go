@@ -34,6 +34,7 @@ func (r *Reports) Write(ctx context.Context, uid string, report model.Report) er
 		"policy": report.Policy, "policyGeneration": report.Generation, "mode": report.Mode, "selling": nil,
 		"unsupported": report.Unsupported, "faults": shortened(report.Faults), "cpu": nil, "memory": nil,
 		"pressure": nil, "cpuSets": nil, "hot": nil, "harmSignal": nil, "eviction": nil, "unrestored": nil,
+		"starved": shortened(report.Starved),
 		"changed": time.Now().UTC().Format(time.RFC3339),
 	}
 	if report.Harm != "" {

@@ -134,6 +134,13 @@ func report(n *model.Node, policy *model.Policy, plan *model.Plan, room *model.C
 	if plan.Harm != nil && plan.Harm.Known {
 		plan.Report.Harm = plan.Harm.Signal
 	}
+	if plan.Harm != nil {
+		for _, why := range plan.Harm.Starved {
+			if why.Code == model.SystemStarved { // what batch does to them is over within seconds
+				plan.Report.Starved = append(plan.Report.Starved, why.Text+": "+why.Fix) // no number: each change is a write
+			}
+		}
+	}
 	if plan.Harm != nil && plan.Harm.Doubted {
 		plan.Report.Unsupported = []model.Code{model.ServiceUnknown}
 	}

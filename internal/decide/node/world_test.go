@@ -384,6 +384,9 @@ func (w *world) decide() string {
 		for _, why := range plan.Harm.Unknown {
 			fmt.Fprintf(&out, "unknown %s\n", why)
 		}
+		for _, why := range plan.Harm.Starved {
+			fmt.Fprintf(&out, "the node waits  %s\n", why)
+		}
 	}
 	if w.load != nil && !w.load.brief {
 		if plan.Slack != nil {

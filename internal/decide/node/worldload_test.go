@@ -67,6 +67,16 @@ func (w *world) ensure() *load {
 func (w *world) doLoad(command string, args []string) error {
 	l := w.ensure()
 	switch command {
+	case "own": // UID of a group of the node's own services
+		used := l.used[args[0]]
+		for _, arg := range args[1:] {
+			if key, value, _ := strings.Cut(arg, "="); key == "used" {
+				used.CPU = milli(value)
+			} else {
+				used.delays = number(value)
+			}
+		}
+		l.used[args[0]] = used
 	case "load":
 		l.off, l.none, l.age, l.stolen = false, false, 0, 0
 		for _, arg := range args {
@@ -349,6 +359,9 @@ func (w *world) measure() {
 	m.Node, m.Classes[model.Guaranteed], m.Classes[model.BestEffort] = usage(l.node, age), usage(l.pods, age),
 		usage(l.best, age)
 	for uid, used := range l.used {
+		if model.IsSystem(uid) {
+			continue
+		}
 		u := usage(used.Amount, max(age, used.age))
 		u.CPU.Throttled = used.throttled
 		if used.waits > 0 {

@@ -176,6 +176,9 @@ func (r *round) forgetPods() {
 		return
 	}
 	left := func(uid string) bool {
+		if model.IsSystem(uid) {
+			return false
+		}
 		pod := model.FindPod(r.n.Pods, uid)
 		return pod == nil || !r.watched(pod)
 	}
@@ -199,7 +202,9 @@ func (r *round) explainHarm(harmed bool) {
 	switch {
 	case harmed:
 		r.why = r.harm.Worst.Reason()
-		r.why.Key, r.why.Text = "pod", r.nameOf(r.harm.Worst.UID)
+		if r.why.Key == "" {
+			r.why.Key, r.why.Text = "pod", r.nameOf(r.harm.Worst.UID)
+		}
 		r.why.Operands = append(r.why.Operands, left)
 	case r.n.Stopping:
 	case !r.harm.Known:

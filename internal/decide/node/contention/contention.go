@@ -2,6 +2,7 @@
 // pods only.
 //
 //	signal      what each online pod lacks, in milli-cores: by its tasks' waits, its pressure, or its service's figure
+//	system      the node's own services, which are judged as pods are, and because of whom they wait
 //	baseline    what it waits anyway: while batch is quiet, or although batch was pushed back
 //	limit       the whole machine while nobody lacks CPU; down in proportion to the lack, up along a cubic
 //	arithmetic  what online pods leave under the waterline: the limit where nothing is known, and the least otherwise
@@ -30,7 +31,7 @@ type State struct {
 	Seconds bool          // the last plan asked for the pressure of online pods each second
 	Quiet   time.Duration // since when batch has been quiet; 0: it is not
 
-	Pods      []Pod      `json:",omitempty"` // online pods that can lack CPU, ordered by UID
+	Pods      []Pod      `json:",omitempty"` // online pods that can lack CPU, and the node's services, ordered by UID
 	Services  []Service  `json:",omitempty"` // that have a figure, ordered by UID
 	Baselines []Baseline `json:",omitempty"` // ordered by key
 
@@ -165,13 +166,14 @@ func (r *round) marks(result *Result) {
 			mark.Most = max(most-p.Debt, most/5)
 		}
 		result.Waits = append(result.Waits, mark)
-		result.Seconds = result.Seconds || !p.Tasks && result.Every <= interferes && !r.n.Tree.NoPressure
+		result.Seconds = result.Seconds ||
+			!p.Tasks && !model.IsSystem(p.UID) && result.Every <= interferes && !r.n.Tree.NoPressure
 	}
 	if len(s.Pods) == 0 {
 		result.Every = 0
 	}
 	result.NoSignal = r.harm.Blind != "" && r.n.Tree.NoPressure &&
-		!slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.Tasks })
+		!slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.Tasks && !model.IsSystem(p.UID) })
 	s.Every, s.Seconds = result.Every, result.Seconds
 	if r.onHarm && r.batch.Running {
 		result.Services = r.targets()

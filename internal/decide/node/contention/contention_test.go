@@ -31,6 +31,7 @@ type load struct {
 	times       int64 // how often a second its tasks get a CPU
 	inside      bool  // its container is at its own limit all the time
 	wait        model.PodWait
+	seen        model.PodWait // the last sample
 }
 
 func newNode(by model.SuppressMethod) *node {
@@ -102,10 +103,12 @@ func (w *node) second(now func()) (harmed int) {
 			w.n.Waits = nil
 			for _, m := range w.result.Waits {
 				if l := w.pods[m.UID]; l != nil {
-					s := l.wait
-					s.At = w.n.Load.Clock
-					w.n.Waits = append(w.n.Waits, s)
-					round = round || m.Exceeded(&s)
+					if !model.IsSystem(m.UID) || w.n.Load.Clock-l.seen.At > 950*time.Millisecond { // services each second only
+						l.seen = l.wait
+						l.seen.At = w.n.Load.Clock
+					}
+					w.n.Waits = append(w.n.Waits, l.seen)
+					round = round || m.Exceeded(&l.seen)
 				}
 			}
 		}

@@ -174,9 +174,7 @@ func keeps(value, limit int64) int64 {
 func (r *round) addFigures() {
 	for _, h := range r.figures {
 		waits := int64(0)
-		if i, found := slices.BinarySearchFunc(r.state.Pods, h.UID, func(p Pod, uid string) int {
-			return compareUID(p.UID, uid)
-		}); found {
+		if i, found := findPod(r.state.Pods, h.UID); found {
 			waits = r.state.Pods[i].Harm.Milli
 		}
 		more := max(h.Milli-waits, 0)
@@ -203,3 +201,8 @@ func (r *round) unknown(pod *model.Pod, why string) {
 }
 
 func compareUID(a, b string) int { return strings.Compare(a, b) }
+
+// findPod returns the index of a pod by its UID.
+func findPod(pods []Pod, uid string) (int, bool) {
+	return slices.BinarySearchFunc(pods, uid, func(p Pod, uid string) int { return compareUID(p.UID, uid) })
+}

@@ -23,7 +23,8 @@ const (
 	grace      = 3 * time.Second        // by which a sample may be late
 	shortest   = 80 * time.Millisecond  // between two samples that are compared
 	longest    = 15 * time.Second       // between two samples that are compared
-	moment     = 300 * time.Millisecond // for which harm lasts without a further sample
+	services   = time.Second            // between two samples of the node's services, at least
+	moment     = 300 * time.Millisecond // for which harm lasts without a further sample that is due
 
 	ownFor = 10 * time.Minute // for which something counts as a pod's own fault, before it is tried again
 )
@@ -40,8 +41,9 @@ type Pod struct {
 	Harm            model.PodHarm `json:",omitzero"`  // when it was judged last
 	// What it lacks although batch was pushed back, in milli-cores. It counts when the bin is full, so that it takes many
 	// samples, only of times in which the pod itself was harmed.
-	Own   Bin           `json:",omitzero"`
-	OwnAt time.Duration `json:",omitempty"` // of the last sample of Own
+	Own     Bin           `json:",omitzero"`
+	OwnAt   time.Duration `json:",omitempty"` // of the last sample of Own
+	Starved Starved       `json:",omitzero"`  // of the node's services
 }
 
 // signal judges what online pods lack.
@@ -57,18 +59,15 @@ func (r *round) signal(last State) {
 	s.Pods, s.Services = nil, nil
 	if r.onHarm {
 		r.services(last.Services)
+		r.system(last.Pods)
 	}
-	next := 0
 	for _, pod := range r.n.Pods {
 		if !r.watched(pod) {
 			continue
 		}
-		for next < len(last.Pods) && last.Pods[next].UID < pod.UID {
-			next++
-		}
 		p := Pod{PodWait: model.PodWait{UID: pod.UID}}
-		if next < len(last.Pods) && last.Pods[next].UID == pod.UID {
-			p = last.Pods[next]
+		if i, found := findPod(last.Pods, pod.UID); found {
+			p = last.Pods[i]
 		}
 		s.Pods = append(s.Pods, r.pod(pod, p))
 	}
@@ -121,8 +120,11 @@ func (r *round) alone(pod *model.Pod) bool {
 
 // pod judges one pod, given what was known of it.
 func (r *round) pod(pod *model.Pod, p Pod) Pod {
-	u := r.n.Load.Pod(pod.UID)
-	if u == nil {
+	u, system := r.n.Load.Pod(pod.UID), model.IsSystem(pod.UID)
+	switch {
+	case system:
+		u = &model.PodUsage{UID: pod.UID} // what its tasks use is known, but not what others of it do
+	case u == nil:
 		return p
 	}
 	sum, every, signal := r.sum(u, &p)
@@ -142,7 +144,9 @@ func (r *round) pod(pod *model.Pod, p Pod) Pod {
 		default:
 			r.blind(pod.UID)
 		}
-		return Pod{PodWait: p.PodWait, Due: p.Due, Tasks: p.Tasks, Lacked: p.Lacked, Own: p.Own, OwnAt: p.OwnAt}
+		return Pod{
+			PodWait: p.PodWait, Due: p.Due, Tasks: p.Tasks, Lacked: p.Lacked, Own: p.Own, OwnAt: p.OwnAt, Starved: p.Starved,
+		}
 	} else if now && p.At == 0 {
 		if r.fresh == "" && u.CPU.Milli >= uses {
 			r.fresh = pod.UID
@@ -157,7 +161,10 @@ func (r *round) pod(pod *model.Pod, p Pod) Pod {
 		p.Debt = 0
 		return p
 	case span.Length < shortest:
-		if r.now-p.At > moment {
+		switch {
+		case system && r.now-p.At <= services+moment:
+			r.harm.Held += p.Harm.Milli // batch was pushed back for this sample
+		case r.now-p.At > moment:
 			p.Harm = model.PodHarm{}
 		}
 		r.add(&p)
@@ -171,9 +178,13 @@ func (r *round) pod(pod *model.Pod, p Pod) Pod {
 	milli := int64(span.Ran * 1000 / span.Length)
 	key := keyOf(pod)
 	p.Permille = tolerated + r.state.baseline(key).at(milli)
-	raw := span.Excess(model.Tolerated{Permille: p.Permille})
+	if system {
+		p.Turn = turn
+		r.starves(&p, span)
+	}
+	raw := span.Excess(model.Tolerated{Permille: p.Permille, Turn: p.Turn})
 	p.Lacked += max(raw, 0)
-	if p.At > 0 {
+	if p.At > 0 && !system {
 		r.lacked = append(r.lacked, model.Lacked{UID: p.UID, At: p.At, Wait: p.Lacked})
 	}
 	ratio := int64(max(span.Waited, 0) * 1000 / max(span.Ran, time.Microsecond))

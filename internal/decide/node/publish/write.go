@@ -59,6 +59,7 @@ type content struct {
 	Selling     model.SellState
 	Unsupported string
 	Harm        model.HarmSignal
+	Starved     string
 	Hot         model.Code
 	Unrestored  int64
 	Evict       string // UID of the pod whose eviction is requested
@@ -127,10 +128,12 @@ func (s Reported) decide(n *model.Node, r *model.Report) (write bool, next Repor
 	if !n.Object.Reported && remaining(n.Now, s.At, reportPause) <= 0 || n.Writes.Report.Failed {
 		last = content{} // the report was deleted, or never written
 	}
-	signals := now.Harm != last.Harm || now.Unsupported != last.Unsupported || now.Hot != last.Hot
+	signals := now.Harm != last.Harm || now.Starved != last.Starved || now.Unsupported != last.Unsupported ||
+		now.Hot != last.Hot
 	amountsOnly := last
 	amountsOnly.CPU, amountsOnly.Memory, amountsOnly.CPUs = now.CPU, now.Memory, now.CPUs
 	amountsOnly.Harm, amountsOnly.Unsupported, amountsOnly.Hot = now.Harm, now.Unsupported, now.Hot
+	amountsOnly.Starved = now.Starved
 	wait := time.Duration(0)
 	switch {
 	case now != amountsOnly:
@@ -226,7 +229,7 @@ func remaining(now, at time.Time, d time.Duration) time.Duration {
 func contentOf(uid string, r *model.Report) content {
 	c := content{
 		UID: uid, Policy: r.Policy, Generation: r.Generation, Mode: r.Mode, Selling: r.Selling, Hot: r.Hot,
-		Harm:       r.Harm,
+		Harm: r.Harm, Starved: strings.Join(r.Starved, "\n"),
 		Unrestored: r.Unrestored,
 	}
 	if e := r.Evict; e != nil {
