@@ -142,7 +142,12 @@ func (n *meterNode) meter() *host.Meter {
 // run starts a command in a pod's first container.
 func (n *meterNode) run(dir string, argv ...string) *exec.Cmd {
 	n.t.Helper()
-	dir += "/0123456789aa"
+	return n.runIn(dir+"/0123456789aa", argv...)
+}
+
+// runIn starts a command in a group.
+func (n *meterNode) runIn(dir string, argv ...string) *exec.Cmd {
+	n.t.Helper()
 	script := `for f in $FILES; do echo $$ >$f || exit 1; done; exec "$@"`
 	files := []string{n.path(dir, "cgroup.procs")}
 	for _, path := range n.paths {
