@@ -61,8 +61,8 @@ func sayBatch(pod *corev1.Pod, o *admit.Outcome, idle []string) string {
 	switch {
 	case o.Why == admit.OtherNames:
 		return fmt.Sprintf("batch, tier %s, because it requests resources under Koordinator's names. No policy in mode "+
-			"Enforce sells under them, so the webhook leaves such a pod as it is: another system offers them, or it stays "+
-			"Pending. Set resourceNames: Koordinator in a policy, or remove the request", tier) + notCounted(idle)
+			"Enforce sells under them, so the webhook leaves these requests as they are: another system offers them, or the "+
+			"pod stays Pending. Set resourceNames: Koordinator in a policy, or remove the request", tier) + notCounted(idle)
 	case o.Why == admit.NothingSold && requests:
 		return fmt.Sprintf("batch, tier %s, because it requests batch resources. No policy in mode Enforce sells any now: "+
 			"if the pod has no node yet, it stays Pending, unless another system offers them", tier) + notCounted(idle)

@@ -38,12 +38,12 @@ func (n *node) testRace() {
 	watchers.Go(func() { watch(ctx, &log, log.node, "node", n.name) })
 	eventually(n.t, "the watches", func() (bool, string) { is := log.stands(); return is > 0, fmt.Sprint(is) })
 
+	// A pod that comes while its names are not sold keeps its requests, and the webhook gives it the class of batch:
+	// otherwise it would preempt the others.
 	var manifest strings.Builder
 	for i := range pods {
 		one := n.batch(fmt.Sprintf("race%d", i), true, cpu, memory)
 		one = strings.Replace(one, "labels: {", "labels: {race: here, ", 1)
-		// A pod that comes while its names are not sold is admitted as it is. Without a class it would preempt the others.
-		one = strings.Replace(one, "\nspec:\n", "\nspec:\n  priorityClassName: "+v1alpha1.PriorityClassBatch+"\n", 1)
 		manifest.WriteString(one + "---\n")
 	}
 	n.t.Cleanup(func() { kubectl(n.t, "delete", "pods", "-l", "race=here", "--grace-period=0", "--force", "--wait") })

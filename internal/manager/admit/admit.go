@@ -40,7 +40,7 @@ const (
 	Protected        Why = "Protected"        // no rule counts: it belongs to the node or to the cluster itself
 	Online           Why = "Online"           // no rule counts: its priority is that of online pods
 	NothingSold      Why = "NothingSold"      // unchanged: no enforcing policy sells CPU or memory
-	OtherNames       Why = "OtherNames"       // unchanged: it requests resources under names that no policy sells
+	OtherNames       Why = "OtherNames"       // its requests stay: their names are ones that no policy sells
 	Mirror           Why = "Mirror"           // unchanged: a file on the node defines the pod, not this object
 	Invalid          Why = "Invalid"          // unchanged: the API server refuses it, with an error about the original
 )
@@ -81,7 +81,12 @@ func (r Rules) Mutate(pod *corev1.Pod, namespace *corev1.Namespace) (*corev1.Pod
 			o.Why = OtherNames
 		}
 		o.Warnings = append(o.Warnings, unsold(pod, o.Why)...)
-		return pod, o
+		if o.Why == NothingSold || pod.Labels[v1alpha1.LabelQoS] == "" {
+			return pod, o // another system may have meant the pod for itself
+		}
+		m := mutation{pod: pod.DeepCopy(), out: &o}
+		m.setPriority(tier, false)
+		return m.pod, o
 	}
 	m := mutation{pod: pod.DeepCopy(), out: &o}
 	fill(m.pod)
@@ -150,7 +155,7 @@ func unsold(pod *corev1.Pod, why Why) []string {
 	case pod.Labels[v1alpha1.LabelQoS] == "":
 		return nil
 	case why == OtherNames:
-		return []string{fmt.Sprintf("%s: no policy sells under this name, so the pod stays as it is; "+
+		return []string{fmt.Sprintf("%s: no policy sells under this name, so the request stays as it is; "+
 			"set resourceNames: Koordinator in a policy, or remove the request", koordinators(pod))}
 	}
 	return []string{fmt.Sprintf("%s: %s: no policy in mode Enforce sells CPU or memory, so the pod stays an online pod; "+

@@ -2,6 +2,7 @@ package admit
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -92,8 +93,28 @@ func check(t *testing.T, before, after *corev1.Pod, o Outcome, rules Rules) {
 	if o.Changed == equality.Semantic.DeepEqual(before, after) {
 		t.Errorf("changed is %v", o.Changed)
 	}
-	batch := o.Why == ByLabel || o.Why == ByPolicy
-	if !batch {
+	if o.Changed {
+		steps, err := patch(before, after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Semantic equality first: it is quick, and TestProperties has 20000 pods.
+		if patched := apply(t, before, steps); !equality.Semantic.DeepEqual(patched, after) {
+			t.Errorf("%s: -want +got:\n%s", steps, cmp.Diff(after, patched))
+		}
+	}
+	switch {
+	case o.Why == OtherNames && before.Labels[v1alpha1.LabelQoS] != "":
+		if !equality.Semantic.DeepEqual(before.Spec.Containers, after.Spec.Containers) ||
+			!equality.Semantic.DeepEqual(before.Spec.Resources, after.Spec.Resources) {
+			t.Error("requests under other names were changed")
+		}
+		if is := &after.Spec; !slices.Contains(BatchClasses(), is.PriorityClassName) &&
+			(is.Priority == nil || *is.Priority >= 0) {
+			t.Errorf("class %q: the pod can preempt batch pods", is.PriorityClassName)
+		}
+		return
+	case o.Why != ByLabel && o.Why != ByPolicy:
 		if o.Changed {
 			t.Errorf("%s, and changed", o.Why)
 		}
@@ -125,14 +146,6 @@ func check(t *testing.T, before, after *corev1.Pod, o Outcome, rules Rules) {
 				}
 			}
 		}
-	}
-	steps, err := patch(before, after)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Semantic equality first: it is quick, and TestProperties has 20000 pods.
-	if patched := apply(t, before, steps); !equality.Semantic.DeepEqual(patched, after) {
-		t.Errorf("%s: -want +got:\n%s", steps, cmp.Diff(after, patched))
 	}
 }
 

@@ -92,7 +92,8 @@ func TestUntouched(t *testing.T) {
 		"update from nothing": func(r *admissionv1.AdmissionRequest) {
 			r.Operation = admissionv1.Update
 		},
-		"no amount that is sold": func(r *admissionv1.AdmissionRequest) {
+		"another system's pod": func(r *admissionv1.AdmissionRequest) {
+			r.Object.Raw = bytes.Replace(r.Object.Raw, []byte("waterline.io/qos"), []byte("koordinator.sh/qosClass"), 1)
 			r.Object.Raw = bytes.Replace(r.Object.Raw, []byte(`"cpu"`), []byte(`"kubernetes.io/batch-cpu"`), 1)
 		},
 		"online": func(r *admissionv1.AdmissionRequest) {
