@@ -136,7 +136,7 @@ func TestResultLate(t *testing.T) {
 			t.Errorf("%s is %v", key, value)
 		}
 	}
-	if r.Headline.Met || !strings.Contains(r.Headline.Value, "late too often") || r.Metrics["runs_discarded"] != 3 ||
+	if r.Headline.Met || !strings.Contains(r.Headline.Value, "slow, too often") || r.Metrics["runs_discarded"] != 3 ||
 		r.Metrics["p99_ratio_plain"] != 2 {
 		t.Errorf("%s, %v", r.Headline, r.Metrics)
 	}

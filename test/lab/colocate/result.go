@@ -117,7 +117,7 @@ func (o *outcome) sumUp(r *report.Result) {
 	cpu, known := over(redisbench.Waterline, "cpu_total_percent", slices.Min)
 	share, _ := over(redisbench.Waterline, "batch_share_of_free_cpu", slices.Min)
 	if !timely || !known {
-		r.Headline.Value = "not measured: the generator was late too often"
+		r.Headline.Value = "not measured: the generator was late, or the CPU slow, too often"
 		return
 	}
 	r.Metrics["cpu_total_percent"], r.Metrics["batch_share_of_free_cpu"] = cpu, share

@@ -215,7 +215,7 @@ func TestResultSpoiled(t *testing.T) {
 		"late": {func(o *outcome) {
 			o.Discarded = o.Of(redisbench.Waterline, o.load())
 			o.Counted = o.Of(redisbench.Alone, o.load())
-		}, false, "late too often"},
+		}, false, "late, or the CPU slow, too often"},
 	} {
 		o := measured(latencies)
 		c.spoil(o)

@@ -141,7 +141,7 @@ func (o *outcome) sumUp(r *report.Result) {
 	r.Headline.Goal = fmt.Sprintf("CPU ≥ %d %% used, p99 ≤ %.2f × alone, no pod lost", goalCPU, goalRatio)
 	ratio, timely := m[waterline+"p99_ratio"]
 	if !timely {
-		r.Headline.Value = "not measured: the generator was late too often"
+		r.Headline.Value = "not measured: the generator was late, or the CPU slow, too often"
 		return
 	}
 	cpu := m[waterline+"cpu_total_percent"]

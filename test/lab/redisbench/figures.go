@@ -69,6 +69,24 @@ func (r *Run) firstSeconds() []float64 {
 	return all
 }
 
+// Requests that take much more CPU time than they should were on a CPU that was slow: the hypervisor stops it, and not
+// all hypervisors say so. Batch beside the server costs a request some percent more.
+const (
+	slowTimes = 2     // RequestCost
+	slowPart  = 0.005 // of a run's requests, so that p99 is not theirs
+)
+
+// slowCPU reports whether the server's CPU was slow for so many requests that p99 may be theirs.
+func (r *Run) slowCPU() bool {
+	n := 0
+	for _, a := range r.Requests {
+		if a.Server.Ran > time.Duration(a.Ahead+1)*slowTimes*RequestCost {
+			n++
+		}
+	}
+	return float64(n) > slowPart*float64(len(r.Requests))
+}
+
 // lateP99 returns how late the generator was, p99, in milliseconds.
 func (r *Run) lateP99() float64 { return measure.Quantile(r.Late, 0.99) }
 

@@ -21,8 +21,8 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// TestRepeat checks that a run in which the generator was late is tried three times at most, and one without a
-// generator once.
+// TestRepeat checks that a run in which the generator was late, or the CPU slow, is tried three times at most, and one
+// without a generator once.
 func TestRepeat(t *testing.T) {
 	cells := []Cell{
 		{Mode: Mode{Name: Plain, Online: true}, Load: 0.3},        // always late
@@ -42,6 +42,9 @@ func TestRepeat(t *testing.T) {
 		if c.Load == 0.3 && (c.Name == Plain || c.Name == Waterline && c.attempt < 2) || !c.Online {
 			r.Late[0] = 1.1
 		}
+		if c.Name == Waterline && c.attempt == 1 {
+			r.Late[0], r.Requests = 0.9, slowRequests(100, 1)
+		}
 		return r, nil
 	}}
 	if err := b.all(t.Context(), cells); err != nil {
@@ -51,6 +54,26 @@ func TestRepeat(t *testing.T) {
 	if !maps.Equal(tried, want) || len(b.found.Counted) != 4 || len(b.found.Discarded) != 5 ||
 		len(b.found.Of(Plain, 0.3)) != 0 || len(b.found.Of(Waterline, 0.3)) != 1 {
 		t.Errorf("%v; %d runs, %d discarded", tried, len(b.found.Counted), len(b.found.Discarded))
+	}
+}
+
+// slowRequests returns requests that wait for nine others, some of which are on a slow CPU.
+func slowRequests(all, slow int) []load.Request {
+	requests := make([]load.Request, all)
+	for i := range requests {
+		requests[i].Ahead, requests[i].Server.Ran = 9, 10*slowTimes*RequestCost
+		if i < slow {
+			requests[i].Server.Ran++
+		}
+	}
+	return requests
+}
+
+func TestSlowCPU(t *testing.T) {
+	for slow, want := range map[int]bool{0: false, 1: false, 2: true} {
+		if r := (Run{Requests: slowRequests(200, slow)}); r.slowCPU() != want {
+			t.Errorf("%d of 200: %v", slow, !want)
+		}
 	}
 }
 

@@ -18,7 +18,7 @@ type Runs struct {
 	Latest    time.Duration // that the generator may be late, p99, before a run is discarded
 	Machine   string
 	Counted   []Run // runs that count
-	Discarded []Run // runs in which the generator was late
+	Discarded []Run // runs in which the generator was late, or the server's CPU slow
 }
 
 // Describe adds to a result what all experiments report of their runs.
@@ -144,11 +144,11 @@ func (m *Runs) GeneratorNote() string {
 		generated = max(generated, run.Window.GeneratorCPUs())
 	}
 	return fmt.Sprintf("The generator has a cgroup of its own outside of kubepods (%s) and used %.3f CPUs at most. It "+
-		"was %s ms "+
-		"late, p99 of the worst run that counts; %d runs in which that was more than %s ms were discarded. The "+
-		"hypervisor took "+
-		"%.1f %% at most.", strings.Join(slices.Sorted(maps.Keys(scheduled)), ", "), generated, report.Millis(late),
-		len(m.Discarded), report.Millis(measure.Millis(m.Latest)), steal)
+		"was %s ms late, p99 of the worst run that counts. Runs in which that was more than %s ms were discarded, and "+
+		"those in which the server's CPU was slow (requests of more than %s ms of CPU): %d. The hypervisor took %.1f %% "+
+		"at most.", strings.Join(slices.Sorted(maps.Keys(scheduled)), ", "), generated, report.Millis(late),
+		report.Millis(measure.Millis(m.Latest)), report.Millis(measure.Millis(slowTimes*RequestCost)), len(m.Discarded),
+		steal)
 }
 
 // BusyNotes returns a note if the machine was busy otherwise.
@@ -168,7 +168,7 @@ func (m *Runs) SlowestNote(mode string, load float64, place string) string {
 		worst = append(worst, run.slowest(1)...)
 	}
 	if len(worst) == 0 {
-		return fmt.Sprintf("There are no figures of %s: the generator was late in each of %d attempts.",
+		return fmt.Sprintf("There are no figures of %s: the generator was late, or the CPU slow, in each of %d attempts.",
 			place, attempts*m.Repeats)
 	}
 	slowest := slices.MaxFunc(worst, func(a, b slow) int { return int(a.Latency() - b.Latency()) })
