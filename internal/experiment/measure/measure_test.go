@@ -1,7 +1,9 @@
 package measure
 
 import (
+	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -92,5 +94,21 @@ func TestParsePlace(t *testing.T) {
 		if _, err := parsePlace(bad[0], bad[1]); err == nil {
 			t.Errorf("no error for %q", bad)
 		}
+	}
+}
+
+// TestUpperRatio compares with the bound by hand: logarithms 0, 0.1 and 0.2 have the mean 0.1 and the standard error
+// 0.1/√3, and t is 2.920.
+func TestUpperRatio(t *testing.T) {
+	got, known := UpperRatio([]float64{1, math.Exp(0.1), math.Exp(0.2)})
+	if want := math.Exp(0.1 + 2.920*0.1/math.Sqrt(3)); !known || math.Abs(got-want) > 1e-9 {
+		t.Errorf("%v, %v, want %v", got, known, want)
+	}
+	if _, known := UpperRatio([]float64{2}); known {
+		t.Error("known of one")
+	}
+	many := slices.Repeat([]float64{3}, 100)
+	if got, _ := UpperRatio(many); math.Abs(got-3) > 1e-9 {
+		t.Errorf("%v of 100 alike", got)
 	}
 }

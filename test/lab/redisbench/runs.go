@@ -96,6 +96,9 @@ func (m *Runs) Add(r *report.Result, key, mode string, load float64, reference m
 		}
 	}
 	if mode != Alone {
+		if bound, known := measure.UpperRatio(m.p99Ratios(mode, load)); known {
+			r.Metrics[key+"p99_ratio_upper"] = measure.Round(bound, 3)
+		}
 		more := m.addedBy(mode, load)
 		maps.Copy(r.Metrics, withKey(key, more.metrics()))
 	}
@@ -108,6 +111,19 @@ func (m *Runs) Add(r *report.Result, key, mode string, load float64, reference m
 			r.Series[key+"slowest_"+figure] = append(r.Series[key+"slowest_"+figure], value)
 		}
 	}
+}
+
+// p99Ratios returns p99 of each repeat to that of the same repeat alone.
+func (m *Runs) p99Ratios(mode string, load float64) (ratios []float64) {
+	alone := m.Of(Alone, load)
+	for _, with := range m.Of(mode, load) {
+		i := slices.IndexFunc(alone, func(r Run) bool { return r.Repeat == with.Repeat })
+		if i < 0 || len(with.Latency) == 0 || len(alone[i].Latency) == 0 {
+			continue
+		}
+		ratios = append(ratios, measure.Quantile(with.Latency, 0.99)/measure.Quantile(alone[i].Latency, 0.99))
+	}
+	return ratios
 }
 
 // withKey puts a key before the names of metrics.
