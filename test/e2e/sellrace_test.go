@@ -102,14 +102,15 @@ func (n *node) testRace() {
 }
 
 // whyRefused returns the kubelet's reason for not admitting a pod. Kubelet 1.36 was seen to overwrite it with an empty
-// reason. It is only known then that the pod never ran.
+// reason, and to say of the containers that they cannot be found. It is only known then that none of them ever began.
 func whyRefused(p *corev1.Pod) string {
-	ran := slices.ContainsFunc(p.Status.ContainerStatuses,
-		func(s corev1.ContainerStatus) bool { return s.State.Waiting == nil })
-	if p.Status.Reason == "" && !ran {
+	began := slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+		return s.State.Running != nil || s.State.Terminated != nil && !s.State.Terminated.StartedAt.IsZero()
+	})
+	if p.Status.Reason == "" && !began {
 		return "OutOf" + v1alpha1.ResourceKoordinatorBatchCPU
 	}
-	return fmt.Sprintf("%s %s", p.Status.Reason, p.Status.Message)
+	return fmt.Sprintf("%s %s %+v", p.Status.Reason, p.Status.Message, p.Status.ContainerStatuses)
 }
 
 // rename makes the policy sell under the other names.

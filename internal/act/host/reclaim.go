@@ -62,7 +62,7 @@ func (r *Reclaimer) reclaim(ctx context.Context, what model.Reclaim) model.Recla
 	begin := time.Now()
 	before, err := r.used(what.Dir)
 	if err == nil {
-		err = r.write(ctx, what)
+		err = r.write(ctx, what, before)
 		if after, usedErr := r.used(what.Dir); usedErr == nil {
 			result.Freed = max(before-after, 0)
 		}
@@ -99,8 +99,9 @@ func (r *Reclaimer) breakOff(ctx context.Context, thread int, finished <-chan st
 }
 
 // write writes to the kernel and waits. It stays on one thread, because a system call can only be interrupted on its
-// own thread.
-func (r *Reclaimer) write(ctx context.Context, what model.Reclaim) error {
+// own thread. Go's scheduler sends the same signal for its own purposes, so a write that was interrupted too early goes
+// on with the rest: what was freed since the group used the given bytes is done.
+func (r *Reclaimer) write(ctx context.Context, what model.Reclaim, before int64) error {
 	name := path.Join(what.Dir, cgroup.ReclaimFile)
 	file, err := r.root.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {
@@ -110,12 +111,22 @@ func (r *Reclaimer) write(ctx context.Context, what model.Reclaim) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	finished, stopped := make(chan struct{}), make(chan struct{})
-	thread := unix.Gettid()
+	thread, begin := unix.Gettid(), time.Now()
 	go func() {
 		defer close(stopped)
 		r.breakOff(ctx, thread, finished)
 	}()
-	_, err = unix.Write(int(file.Fd()), strconv.AppendInt(nil, what.Bytes, 10))
+	for rest := what.Bytes; rest > 0; {
+		_, err = unix.Write(int(file.Fd()), strconv.AppendInt(nil, rest, 10))
+		if !errors.Is(err, unix.EINTR) || ctx.Err() != nil || time.Since(begin) >= r.timeout {
+			break
+		}
+		var now int64
+		if now, err = r.used(what.Dir); err != nil {
+			break
+		}
+		rest = min(rest, what.Bytes-(before-now))
+	}
 	close(finished)
 	<-stopped
 	if err != nil {
