@@ -136,7 +136,8 @@ bench faults 12 e2e - 'TestAPI(Away|Handover|PoolEvict)Figures' -on=api
 bench scheduler 7 e2e scheduler TestSchedulerFigures -on=api # 10,000 pods on 1,000 nodes, beside the stock one
 bench scheduler-jobs 1 e2e scheduler-jobs TestSchedulerJobsFigures -on=api
 bench pools 7 e2e yarn TestAPIPoolFigures -on=api # 500 NodeManagers, with a fake ResourceManager
-bench pools-yarn 15 yarn yarn 'TestPool(Night|Harm|Pressure)Figures' -on=yarn
+bench pools-yarn 10 yarn yarn 'TestPool(Night|Harm)Figures' -on=yarn
+bench pools-pressure 10 yarn yarn-pressure TestPoolPressureFigures -on=yarn
 bench pods-spark 15 pods yarn 'TestYARNSpark|TestSparkNativeFigures|TestYARNPoolFigures' # beside Redis, on a real node
 bench node 90 node - 'TestNode(Figures|SellFigures|NRIFigures|Harm|Measure|TranscodeFigures|QuickstartFigures|Colocate|Headline)'
 bench node-v2 15 node_v2 - TestNodeFigures -on=vm

@@ -27,28 +27,30 @@ func TestPoolPressureFigures(t *testing.T) {
 	l.end()
 
 	t.Logf("evicting whole pods: %s", whole)
-	if small.killsPerCoreHour() > whole.killsPerCoreHour()/2 {
+	kills := small.killsPerCoreHour() / whole.killsPerCoreHour()
+	if kills > 0.2 {
 		t.Errorf("%.0f containers were killed in a core-hour, and %.0f with whole pods", small.killsPerCoreHour(),
 			whole.killsPerCoreHour())
 	}
 	l.figures(map[string]float64{
-		"pressure_jobs": float64(small.jobs), "pressure_failed_jobs": float64(len(small.failed)),
-		"pressure_whole_failed_jobs":           float64(len(whole.failed)),
-		"pressure_kills_per_core_hour":         small.killsPerCoreHour(),
-		"pressure_whole_kills_per_core_hour":   whole.killsPerCoreHour(),
-		"pressure_lost_percent":                small.lostPercent(),
-		"pressure_whole_lost_percent":          whole.lostPercent(),
-		"pressure_late_p99_seconds":            measure.Quantile(small.late, 0.99),
-		"pressure_guard_signals":               float64(small.signals),
-		"pressure_lower_allowances":            float64(len(small.took)),
-		"pressure_restarts":                    float64(small.restarts),
-		"pressure_whole_evictions":             float64(whole.evicted),
-		"pressure_below_allowance_p99_seconds": measure.Quantile(small.took, 0.99),
-		"pressure_below_allowance_p50_seconds": measure.Quantile(small.took, 0.5),
-		"pressure_containers_core_hours":       small.coreHours,
-		"pressure_whole_containers_core_hours": whole.coreHours,
-		"pressure_killed_containers":           float64(small.killed),
-		"pressure_whole_killed_containers":     float64(whole.killed),
+		"kill_ratio": measure.Round(kills, 4),
+		"jobs":       float64(small.jobs), "failed_jobs": float64(len(small.failed)),
+		"whole_failed_jobs":           float64(len(whole.failed)),
+		"kills_per_core_hour":         small.killsPerCoreHour(),
+		"whole_kills_per_core_hour":   whole.killsPerCoreHour(),
+		"lost_percent":                small.lostPercent(),
+		"whole_lost_percent":          whole.lostPercent(),
+		"late_p99_seconds":            measure.Quantile(small.late, 0.99),
+		"guard_signals":               float64(small.signals),
+		"lower_allowances":            float64(len(small.took)),
+		"restarts":                    float64(small.restarts),
+		"whole_evictions":             float64(whole.evicted),
+		"below_allowance_p99_seconds": measure.Quantile(small.took, 0.99),
+		"below_allowance_p50_seconds": measure.Quantile(small.took, 0.5),
+		"containers_core_hours":       small.coreHours,
+		"whole_containers_core_hours": whole.coreHours,
+		"killed_containers":           float64(small.killed),
+		"whole_killed_containers":     float64(whole.killed),
 	})
 }
 
