@@ -16,10 +16,6 @@ import (
 // nothing is left.
 func TestNodeQuickstart(t *testing.T) {
 	oneNode(t, "its commands are the same there")
-	if !soak {
-		t.Skip("WATERLINE_SOAK is not set: on two CPUs, the start of pods in the minute after the agent's own may count as " +
-			"the online peak of an hour, and the batch pod then waits for that long")
-	}
 	quickstart(t)
 	removal(t, quickstartPage)
 }

@@ -48,9 +48,8 @@ func (o *outcome) report(r *report.Result) {
 	reference := o.Medians(redisbench.BatchAlone, 0)
 	o.Add(r, key(0, redisbench.BatchAlone), redisbench.BatchAlone, 0, reference)
 	r.Table.Head = []string{
-		"load, mode", "p50 ms", "p99", "p99 range", "p99.9", "× alone", "95 % ≤", "errors", "online", "batch", "other", "used",
-		"of free",
-		"work", "CPU ms", "wait ms", "+ CPU ms", "+ wait ms", "+ wait p99",
+		"load, mode", "p50 ms", "p99", "p99 range", "p99.9", "× alone", "95 % ≤", "errors", "online", "batch", "other",
+		"used", "of free", "work", "CPU ms", "wait ms", "+ CPU ms", "+ wait ms", "+ wait p99",
 	}
 	for _, part := range o.loads {
 		for _, mode := range modes() {

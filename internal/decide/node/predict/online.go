@@ -48,6 +48,7 @@ const (
 	// latestStart is the last second in which measurements of a minute may begin. The mean of fewer than ten seconds just
 	// after an installation is that of starting pods, and would count as the peak of an hour.
 	latestStart = 50
+	startUp     = 3 * time.Minute // of a pod, whose use then says little of its later one
 )
 
 // Decide says what the online pods of a node will need at most within each horizon, from what they use now and from
@@ -148,8 +149,28 @@ func (s State) sample(n *model.Node, pods []group, cpu, memory model.Use) State 
 	s.Minute.Seen = seen
 	s.Minute.Samples++
 	s.Minute.CPU += cpu.Online
+	if s.CPU == nil || s.CPU.count < hourQuarters {
+		s.Minute.CPU -= min(starting(n), cpu.Online)
+	}
 	s.Minute.Memory += memory.Online
 	return s
+}
+
+// starting returns what online pods that began a moment ago use beyond their requests, in milli-cores. In the first
+// hour of a node it does not count, because the start of a few pods would be the peak of the whole hour, in which
+// nothing would be sold; of CPU, weights give back at once what a pod needs after all. Later, each start counts: a node
+// whose pods come and go needs that much.
+func starting(n *model.Node) (milli int64) {
+	for _, p := range n.Pods {
+		age := n.Now.Sub(p.Created)
+		if !p.Class.Online() || p.Ended || age < 0 || age >= startUp {
+			continue
+		}
+		if u := n.Load.Pod(p.UID); u != nil && u.CPU.At != 0 {
+			milli += max(u.CPU.Milli-p.RequestMilli, 0)
+		}
+	}
+	return milli
 }
 
 // turn hands the minute that is over to the predictors.

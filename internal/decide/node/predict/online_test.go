@@ -137,6 +137,35 @@ func TestFirstSeconds(t *testing.T) {
 	}
 }
 
+// TestStartOfPods: in the first hour, the use of pods that start counts up to their requests, and later all of it.
+func TestStartOfPods(t *testing.T) {
+	n := newNode()
+	daemon, web := pod("a", "daemon", 100), pod("b", "web", 2000)
+	web.Created = n.Now.Add(2 * time.Minute)
+	n.run(2*time.Minute, 100, daemon)
+	n.run(2*time.Minute, 16_000, daemon, web) // the daemon is old, so what it uses counts
+	n.run(2*time.Minute, 100, daemon, web)
+	if p := n.cpus[model.Hour]; !p.Learning || p.Value-p.Margin-p.New < 18_000 || p.Value-p.Margin-p.New > 22_000 {
+		t.Errorf("a start with 16000, of which 2000 are requested, beside as much of another pod: %+v", p)
+	}
+
+	n = newNode()
+	daemon.Created = time.Time{}
+	web.Created = n.Now
+	n.run(2*time.Minute, n.Load.CPUMilli, web)
+	n.run(2*time.Minute, 100, web)
+	if p := n.cpus[model.Hour]; !p.Learning || p.Value > 20_000 {
+		t.Errorf("a start that takes the whole node: %+v", p)
+	}
+	n.run(70*time.Minute, 100, daemon)
+	web.Created = n.Now
+	n.run(2*time.Minute, 30_000, web)
+	n.run(2*time.Minute, 100, web)
+	if p := n.cpus[model.Hour]; p.Value < 30_000 {
+		t.Errorf("a start with 30000 in the second hour: %+v", p)
+	}
+}
+
 // TestNewcomers checks that pods which were not here before are counted by owner: with what its other pods used, if
 // there are any that ran here for a day.
 func TestNewcomers(t *testing.T) {
