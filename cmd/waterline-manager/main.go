@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/waterline-io/waterline/internal/decide/cluster/evictbudget"
 	"github.com/waterline-io/waterline/internal/decide/cluster/nodehealth"
+	"github.com/waterline-io/waterline/internal/decide/cluster/reach"
 	"github.com/waterline-io/waterline/internal/manager"
 	"github.com/waterline-io/waterline/internal/manager/admit"
 	"github.com/waterline-io/waterline/internal/manager/certs"
@@ -47,7 +49,7 @@ type options struct {
 	ignore                          string
 	health                          nodehealth.Settings
 	evict                           evictbudget.Settings
-	poolNamespaces                  string
+	poolNamespaces, poolsAllow      string
 	pools                           pools.Options
 }
 
@@ -72,6 +74,10 @@ func (o *options) flags(f *flag.FlagSet) {
 		"comma-separated names of nodes for which --restore-nodes does not wait, such as dead ones; the log names those "+
 			"that are not restored")
 	f.StringVar(&o.poolNamespaces, "pools", "", "comma-separated namespaces that may have worker pools; empty: none")
+	f.StringVar(&o.poolsAllow, "pools-allow", "",
+		"what the pools of each of these namespaces may reach, as JSON: {\"NAMESPACE\": {\"addresses\": [HOST, HOST:PORT, "+
+			"CIDR], \"excludeFiles\": [NAME]}}; a single namespace without a list reaches all but loopback, link-local and "+
+			"cloud metadata addresses; of several, one without a list reaches nothing")
 	f.StringVar(&o.pools.ClusterDomain, "cluster-domain", "cluster.local", "domain of the names of Services")
 	f.StringVar(&o.pools.ExcludeDir, "exclude-dir", "",
 		"directory with the exclude files of ResourceManagers, which worker pools name; empty: no pool decommissions "+
@@ -140,6 +146,9 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	if o.poolNamespaces != "" {
 		o.pools.Namespaces = strings.Split(o.poolNamespaces, ",")
 	}
+	if o.pools.Reach, err = scopes(o.pools.Namespaces, o.poolsAllow); err != nil {
+		return fmt.Errorf("--pools-allow: %w", err)
+	}
 	m := manager.New(manager.Config{
 		Client: client, Custom: custom, Election: election, Namespace: o.namespace, Identity: o.identity, Log: log,
 		NodeHealth: o.health, Evict: o.evict, Sweep: o.sweep, Pools: o.pools,
@@ -198,6 +207,19 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		return cause
 	}
 	return err
+}
+
+// scopes reads what the pools of each namespace may reach.
+func scopes(namespaces []string, text string) (map[string]reach.Scope, error) {
+	entries := map[string]reach.Entry{}
+	if text != "" {
+		d := json.NewDecoder(strings.NewReader(text))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&entries); err != nil {
+			return nil, fmt.Errorf("reading %q: %w", text, err)
+		}
+	}
+	return reach.Scopes(namespaces, entries)
 }
 
 // dashboard sets up the dashboard. Its requests have a rate limit of their own and do not delay the manager's.

@@ -72,7 +72,7 @@ func TestTicketsRefused(t *testing.T) {
 		}, want: "getting a Kerberos ticket for HTTP/127.0.0.1@BED as waterline@BED: .*has the host name"},
 		"clocks": {change: func(k *testKDC, _ *tickets) { k.skew = time.Hour },
 			want: "logging in to Kerberos as waterline@BED: .*clock was at .*set the clocks right"},
-		"an address that nothing answers": {change: func(_ *testKDC, c *tickets) { c.send = askKDC },
+		"an address that nothing answers": {change: func(_ *testKDC, c *tickets) { c.send = askKDC(new(net.Dialer).DialContext) },
 			want: "no KDC answered.*127.0.0.1:1.*connection refused; check the addresses of kdc"},
 		"a realm without KDC": {change: func(_ *testKDC, c *tickets) { c.config.Realms = nil },
 			want: "names no kdc of the realm BED"},
@@ -158,7 +158,7 @@ func TestKDCAnswersThatAreNone(t *testing.T) {
 			}
 			l.Close()
 		}()
-		if _, err := askKDC(t.Context(), l.Addr().String(), []byte("x")); err == nil {
+		if _, err := askKDC(new(net.Dialer).DialContext)(t.Context(), l.Addr().String(), []byte("x")); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
@@ -169,7 +169,7 @@ func TestKDCAnswersThatAreNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	if _, err := askKDC(ctx, silent.Addr().String(), []byte("x")); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := askKDC(new(net.Dialer).DialContext)(ctx, silent.Addr().String(), []byte("x")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a KDC that says nothing: %v", err)
 	}
 }

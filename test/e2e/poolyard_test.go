@@ -116,12 +116,22 @@ type yarnPod struct {
 	past     podPast
 }
 
+// hereAllowed lets pools reach this machine, where the tests' ResourceManagers and workers are.
+const hereAllowed = `--pools-allow={"` + poolNamespace + `":{"addresses":["127.0.0.0/8","::1","0.0.0.0/0"]}}`
+
+// manager starts a manager whose pools reach this machine, unless its arguments say otherwise.
+func (y *yard) manager(args ...string) *process {
+	y.t.Helper()
+	return y.managed.manager(append([]string{hereAllowed}, args...)...)
+}
+
 // newYard returns a cluster without nodes and pools, and without a manager.
-func newYard(t *testing.T) *yard {
+func newYard(t *testing.T, values ...string) *yard {
 	t.Helper()
 	makeNamespace(t, poolNamespace, "")
+	values = append([]string{"--set-json", `manager.pools.namespaces=["` + poolNamespace + `"]`}, values...)
 	y := &yard{
-		managed: newManaged(t, "--set-json", `manager.pools.namespaces=["`+poolNamespace+`"]`), registry: newRegistry(t),
+		managed: newManaged(t, values...), registry: newRegistry(t),
 		pools: map[string]*yarnPool{}, nodes: map[string]*yarnNode{}, pods: map[types.UID]*yarnPod{},
 		pasts: map[types.UID]podPast{},
 	}

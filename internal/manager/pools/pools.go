@@ -18,6 +18,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
+	"github.com/waterline-io/waterline/internal/decide/cluster/reach"
 	"github.com/waterline-io/waterline/internal/manager/table"
 )
 
@@ -38,8 +39,10 @@ type Options struct {
 	Namespaces    []string       // that may have pools
 	ClusterDomain string         // of the names of Services, such as cluster.local
 	ExcludeDir    string         // of exclude files; "": there is none
-	Identity      string         // of this replica
-	GuardImage    string         // of the guards of pools that name none; "": these have no guard
+	// Reach has what the pools of each namespace may reach. Those of a namespace that it lacks reach nothing.
+	Reach      map[string]reach.Scope
+	Identity   string // of this replica
+	GuardImage string // of the guards of pools that name none; "": these have no guard
 	// Nodes returns the nodes of the cluster, and whether that is up to date.
 	Nodes func() (nodes map[string]Node, fresh bool)
 	// Batch returns the pod as it requests batch resources, and whether a policy sells any that it can request. Where none
