@@ -44,6 +44,7 @@ const goodbye = 5 * time.Second
 type options struct {
 	kubeconfig, namespace, identity string
 	listen, webhook, names          string
+	clientCA, clientNames           string
 	dashboard                       string
 	sweep, restore                  time.Duration
 	ignore                          string
@@ -64,6 +65,11 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.StringVar(&o.webhook, "webhook", ":9443", "address of the webhook; empty: this replica has none")
 	f.StringVar(&o.names, "webhook-names", "",
 		"comma-separated DNS names or addresses under which API servers call the webhook, and browsers the dashboard")
+	f.StringVar(&o.clientCA, "webhook-client-ca", "",
+		"file with certificates of authorities, in PEM; the webhook then answers only clients with a certificate that one of "+
+			"them signed, which API servers must be configured to present; empty: it answers everybody")
+	f.StringVar(&o.clientNames, "webhook-client-names", "",
+		"comma-separated common names or DNS names, of which the certificate of a client must have one; empty: any")
 	f.StringVar(&o.dashboard, "dashboard", "", "address of the dashboard; empty: this replica has none")
 	f.DurationVar(&o.sweep, "sweep-period", 3*time.Minute,
 		"time between two searches for batch pods that were admitted without the webhook")
@@ -184,7 +190,11 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	if o.webhook != "" {
 		mux := http.NewServeMux()
 		mux.Handle(admit.Path, m.Webhook())
-		if err := serve(ctx, o.webhook, mux, secure, &serving, cancel); err != nil {
+		strict, err := o.clients(secure)
+		if err != nil {
+			return err
+		}
+		if err := serve(ctx, o.webhook, mux, strict, &serving, cancel); err != nil {
 			return err
 		}
 		ready = func() error {
@@ -207,6 +217,29 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		return cause
 	}
 	return err
+}
+
+// clients returns the TLS configuration of the webhook.
+func (o *options) clients(secure *tls.Config) (*tls.Config, error) {
+	if o.clientCA == "" {
+		if o.clientNames != "" {
+			return nil, errors.New("--webhook-client-names needs --webhook-client-ca")
+		}
+		return secure, nil
+	}
+	authorities, err := os.ReadFile(o.clientCA)
+	if err != nil {
+		return nil, fmt.Errorf("reading the authorities of the webhook's clients: %w", err)
+	}
+	var names []string
+	if o.clientNames != "" {
+		names = strings.Split(o.clientNames, ",")
+	}
+	strict, err := certs.RequireClients(secure, authorities, names)
+	if err != nil {
+		return nil, fmt.Errorf("--webhook-client-ca=%s: %w", o.clientCA, err)
+	}
+	return strict, nil
 }
 
 // scopes reads what the pools of each namespace may reach.

@@ -38,6 +38,8 @@ func TestAPIChart(t *testing.T) {
 			"--set", "agent.kubeletInsecureTLS=true,image.tag=v1," +
 				"paths.podResources=,paths.state=,paths.proc=,monitoring.dashboard=true"},
 		{"--set", "manager.replicas=1,manager.webhook.url=https://192.0.2.1:9443,manager.webhook.timeoutSeconds=5"},
+		{"--set-json", `manager.webhook={"clientCA":"-----BEGIN CERTIFICATE-----\nYQ==\n-----END CERTIFICATE-----\n",` +
+			`"clientNames":["a b","c"]}`, "--set", "manager.pools.excludeVolume.nfs.server=s,manager.pools.excludeVolume.nfs.path=/a"},
 		{"--set", "paths.kubepods=kubepods.slice,agent.seLinuxType="},
 		{"--set", "paths.kubepods=kubelet/kubepods,paths.cgroupVersion=1,priorityQuota=false"},
 		{"--set-json", `agent.variants=[{"name":"a","nodeSelector":{"b":"c"},"paths":{"kubepods":"kubepods.slice"}}]`,
@@ -66,11 +68,12 @@ func TestAPIChart(t *testing.T) {
 		{"--set", "agent.metrics=some"}, {"--set", "manager.evictions.all=0"},
 		{"--set", "agent.syncPeriod=ten"}, {"--set", "paths.podResources=var"},
 		{"--set", "paths.kubepods=/kubepods"}, {"--set", "paths.kubepods=pods"}, {"--set", "paths.cgroupVersion=3"},
-		{"--set", "manager.replicas=0"}, {"--set", "manager.webhook.url=http://192.0.2.1"},
-		{"--set", "manager.webhook.timeoutSeconds=60"}, {"--set", "scheduler.plugins.Other=1"},
 		{"--set-json", `manager.pools.allow={"yarn":["rm1.example"]}`},
 		{"--set-json", `manager.pools.allow={"yarn":{"address":["rm1.example"]}}`},
 		{"--set-json", `manager.pools.allow={"yarn":{"addresses":["http://rm1.example"],"excludeFiles":["a/b"]}}`},
+		{"--set", "manager.replicas=0"}, {"--set", "manager.webhook.url=http://192.0.2.1"},
+		{"--set", "manager.webhook.timeoutSeconds=60"}, {"--set", "manager.webhook.clientCA=/etc/ca.crt"},
+		{"--set-json", `manager.webhook.clientNames=["a,b"]`}, {"--set", "scheduler.plugins.Other=1"},
 		{"--set", "scheduler.args.Other.refuse=true"}, {"--set", "scheduler.replicas=0"},
 		{"--set-json", `agent.variants=[{"name":"a"}]`}, {"--set-json", `agent.variants=[{"name":"a","nodeSelector":{}}]`},
 		{"--set-json", `agent.variants=[{"name":"a","nodeSelector":{"b":"c"},"priorityClassName":"d"}]`},
@@ -122,9 +125,6 @@ func TestAPIChartImages(t *testing.T) {
 	}
 }
 
-// TestAPIChartMonitoring checks the chart's objects for Prometheus and Grafana: the rules and the dashboard are those
-// in their files. The API server has no PrometheusRule with which to check the rules.
-func TestAPIChartMonitoring(t *testing.T) {
 // TestAPIChartAllow checks that the manager reads what the chart's values let pools reach.
 func TestAPIChartAllow(t *testing.T) {
 	rendered := helm(t, "template", "waterline", "../../deploy/chart", "--kube-version", "v1.36.3", "--show-only",
@@ -153,6 +153,9 @@ func TestAPIChartAllow(t *testing.T) {
 	t.Errorf("the manager has no such argument:\n%s", rendered)
 }
 
+// TestAPIChartMonitoring checks the chart's objects for Prometheus and Grafana: the rules and the dashboard are those
+// in their files. The API server has no PrometheusRule with which to check the rules.
+func TestAPIChartMonitoring(t *testing.T) {
 	rendered := helm(t, "template", "waterline", "../../deploy/chart", "--namespace", "monitored", "--kube-version",
 		"v1.36.3", "--show-only", "templates/monitoring.yaml",
 		"--set", "monitoring.rules=true,monitoring.dashboard=true,monitoring.labels.release=prometheus")
