@@ -155,6 +155,9 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	if o.pools.Reach, err = scopes(o.pools.Namespaces, o.poolsAllow); err != nil {
 		return fmt.Errorf("--pools-allow: %w", err)
 	}
+	if err := o.poolClients(config); err != nil {
+		return err
+	}
 	m := manager.New(manager.Config{
 		Client: client, Custom: custom, Election: election, Namespace: o.namespace, Identity: o.identity, Log: log,
 		NodeHealth: o.health, Evict: o.evict, Sweep: o.sweep, Pools: o.pools,
@@ -240,6 +243,20 @@ func (o *options) clients(secure *tls.Config) (*tls.Config, error) {
 		return nil, fmt.Errorf("--webhook-client-ca=%s: %w", o.clientCA, err)
 	}
 	return strict, nil
+}
+
+// poolClients sets the API clients of worker pools. At the end of a window, thousands of workers are marked at once, and
+// that must not delay the manager's other requests.
+func (o *options) poolClients(config *rest.Config) error {
+	own := rest.CopyConfig(config)
+	own.QPS, own.Burst = 200, 400
+	client, err := kubernetes.NewForConfig(own)
+	if err != nil {
+		return fmt.Errorf("setting up the API client of worker pools: %w", err)
+	}
+	o.pools.Core, o.pools.Policy = client.CoreV1().RESTClient(), client.PolicyV1().RESTClient()
+	o.pools.Custom, err = kube.NewCustomClient(own)
+	return err
 }
 
 // scopes reads what the pools of each namespace may reach.

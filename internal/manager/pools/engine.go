@@ -44,8 +44,9 @@ type engine struct {
 	secret   map[string][]byte
 	rm       *yarn.RM
 	nm       *yarn.NM
-	peers    *peers      // of nm
-	admin    *yarn.Admin // nil: no graceful decommission
+	peers    *peers // of nm
+	admin    *yarn.Admin
+	single   time.Time // until then, resizes are sent one by one: the administration protocol failed
 	requests atomic.Uint64
 
 	// What was read of labels, and when. They are read again if there is doubt about them: the list of nodes, which is
@@ -78,9 +79,6 @@ func newEngine(
 	})
 	if err != nil {
 		return nil, "Invalid", fmt.Errorf("spec.yarn.resourceManagers: %w", err)
-	}
-	if spec.ExcludeFile == "" {
-		return e, "", nil
 	}
 	addresses := spec.Admins
 	if len(addresses) == 0 {

@@ -30,6 +30,9 @@ const (
 	roundEvery = 2 * time.Second
 	// roundPause is the least time between two rounds. Changes meanwhile are one.
 	roundPause = 500 * time.Millisecond
+	// pausePerWorker is the same for each worker, up to roundEvery: a round lists all of them, which costs the manager
+	// 50 µs for each, and the ResourceManager 2.2 kB. Of 2,000 nodes, one always has less than a moment ago.
+	pausePerWorker = time.Millisecond
 )
 
 // Options are those of a controller.
