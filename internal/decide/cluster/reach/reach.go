@@ -3,8 +3,8 @@
 package reach
 
 import (
+	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -89,7 +89,7 @@ func parse(text string) (address, error) {
 		case err != nil:
 			return address{}, fmt.Errorf("it is no CIDR: %w", err)
 		case prefix.Addr().Is4In6():
-			return address{}, fmt.Errorf("write it as a CIDR of IPv4")
+			return address{}, errors.New("write it as a CIDR of IPv4")
 		case prefix != prefix.Masked():
 			return address{}, fmt.Errorf("it has bits beyond its prefix; write %s", prefix.Masked())
 		}
@@ -97,26 +97,29 @@ func parse(text string) (address, error) {
 	}
 	host, port := text, uint16(0)
 	if _, err := netip.ParseAddr(text); err != nil && strings.Contains(text, ":") {
-		var digits string
-		if host, digits, err = net.SplitHostPort(text); err != nil {
-			return address{}, fmt.Errorf("it is neither HOST nor HOST:PORT: %w", err)
+		colon := strings.LastIndex(text, ":")
+		if host = text[:colon]; strings.Contains(host, ":") {
+			if !strings.HasPrefix(host, "[") || !strings.HasSuffix(host, "]") {
+				return address{}, errors.New("it is neither HOST nor HOST:PORT; an IPv6 address with a port is [ADDRESS]:PORT")
+			}
+			host = host[1 : len(host)-1]
 		}
-		n, err := strconv.ParseUint(digits, 10, 16)
+		n, err := strconv.ParseUint(text[colon+1:], 10, 16)
 		if err != nil || n == 0 {
-			return address{}, fmt.Errorf("its port is no number from 1 to 65535")
+			return address{}, errors.New("its port is no number from 1 to 65535")
 		}
 		port = uint16(n)
 	}
 	if ip, err := netip.ParseAddr(host); err == nil {
 		if ip = ip.Unmap(); ip.Zone() != "" {
-			return address{}, fmt.Errorf("it has a zone")
+			return address{}, errors.New("it has a zone")
 		}
 		return address{prefix: netip.PrefixFrom(ip, ip.BitLen()), port: port}, nil
 	}
 	host = plain(host)
 	last := host[strings.LastIndex(host, ".")+1:]
 	if len(host) > 253 || !hostName.MatchString(host) || strings.Trim(last, "0123456789") == "" {
-		return address{}, fmt.Errorf("it is no name of a host, no address and no CIDR")
+		return address{}, errors.New("it is no name of a host, no address and no CIDR")
 	}
 	return address{host: host, port: port}, nil
 }
