@@ -66,8 +66,8 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.StringVar(&o.names, "webhook-names", "",
 		"comma-separated DNS names or addresses under which API servers call the webhook, and browsers the dashboard")
 	f.StringVar(&o.clientCA, "webhook-client-ca", "",
-		"file with certificates of authorities, in PEM; the webhook then answers only clients with a certificate that one of "+
-			"them signed, which API servers must be configured to present; empty: it answers everybody")
+		"file with certificates of authorities, in PEM; the webhook then answers only clients with a certificate that one "+
+			"of them signed, which API servers must be configured to present; empty: it answers everybody")
 	f.StringVar(&o.clientNames, "webhook-client-names", "",
 		"comma-separated common names or DNS names, of which the certificate of a client must have one; empty: any")
 	f.StringVar(&o.dashboard, "dashboard", "", "address of the dashboard; empty: this replica has none")
@@ -245,8 +245,8 @@ func (o *options) clients(secure *tls.Config) (*tls.Config, error) {
 	return strict, nil
 }
 
-// poolClients sets the API clients of worker pools. At the end of a window, thousands of workers are marked at once, and
-// that must not delay the manager's other requests.
+// poolClients sets the API clients of worker pools. At the end of a window, thousands of workers are marked at once,
+// and that must not delay the manager's other requests.
 func (o *options) poolClients(config *rest.Config) error {
 	own := rest.CopyConfig(config)
 	own.QPS, own.Burst = 200, 400

@@ -25,16 +25,16 @@ import (
 )
 
 // TestAPIPoolFigures measures a pool of 500 NodeManagers on as many nodes, and one of 2,000: the requests to the
-// ResourceManager, the usage of the manager, and its writes to the API. The ResourceManager is a fake, which is compared
-// with recordings of the real one, and its answers are as large. API server, etcd and manager are real. Each node has
-// another offer once a minute on average, at any time, and containers fill what there is, so that many shrinks have to
-// wait.
+// ResourceManager, the usage of the manager, and its writes to the API. The ResourceManager is a fake, which is
+// compared with recordings of the real one, and its answers are as large. API server, etcd and manager are real. Each
+// node has another offer once a minute on average, at any time, and containers fill what there is, so that many shrinks
+// have to wait.
 //
 // A heartbeat is the second in which a NodeManager reports to the ResourceManager. The time of a resize runs from the
 // API server's answer to the write of a NodeReport, which is when the manager can see it, to the moment at which the
 // ResourceManager has another total; the figure is its 99th percentile. Each measured change is one step, of an
-// idle worker that has settled. At last all workers are to leave at once, as at the end of a window: told_seconds is the
-// time until the ResourceManager has another total of each.
+// idle worker that has settled. At last all workers are to leave at once, as at the end of a window: told_seconds is
+// the time until the ResourceManager has another total of each.
 //
 // The short form has 50 NodeManagers, and checks only that no figure is grossly wrong.
 func TestAPIPoolFigures(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/waterline-io/waterline/test/bed/fakerm"
 )
 
-// TestAPIPoolReach takes from a pool that runs what it may reach, by another manager: nothing is asked any more, and its
-// worker and what runs there stay. A pool of another namespace gets no Secret of this one.
+// TestAPIPoolReach takes from a pool that runs what it may reach, by another manager: nothing is asked any more, and
+// its worker and what runs there stay. A pool of another namespace gets no Secret of this one.
 func TestAPIPoolReach(t *testing.T) {
 	const other = "other-pools"
 	makeNamespace(t, other, "")
@@ -26,7 +26,8 @@ func TestAPIPoolReach(t *testing.T) {
 	manager := y.manager("--pools=" + poolNamespace)
 	y.create(t, specOf("reach", p.address, ""))
 	worker := y.active(t, "reach", 1).Status.Workers[0]
-	p.Ask("jobs", fakerm.Demand{Label: "elastic", Size: fakerm.Size{MemoryMiB: 1024, VCores: 1}, For: time.Hour, PerNode: 1})
+	size := fakerm.Size{MemoryMiB: 1024, VCores: 1}
+	p.Ask("jobs", fakerm.Demand{Label: "elastic", Size: size, For: time.Hour, PerNode: 1})
 	busy := func() {
 		t.Helper()
 		eventually(t, "a container runs", func() (bool, string) {
@@ -84,7 +85,8 @@ func TestAPIPoolReach(t *testing.T) {
 	}()
 	eventually(t, "the pool of the other namespace has no Secret", func() (bool, string) {
 		var theirs v1alpha1.WorkerPool
-		if err := y.custom.Get().Namespace(other).Resource("workerpools").Name("reach").Do(t.Context()).Into(&theirs); err != nil {
+		err := y.custom.Get().Namespace(other).Resource("workerpools").Name("reach").Do(t.Context()).Into(&theirs)
+		if err != nil {
 			return false, err.Error()
 		}
 		c := meta.FindStatusCondition(theirs.Status.Conditions, v1alpha1.ConditionRMUnreachable)

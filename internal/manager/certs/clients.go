@@ -8,9 +8,9 @@ import (
 	"slices"
 )
 
-// RequireClients returns a TLS configuration like another one, which accepts only clients with a certificate that one of
-// these authorities, in PEM, signed for clients. If names are given, one of them must be its common name or one of its
-// DNS names: an authority of a cluster often signs for more clients than API servers.
+// RequireClients returns a TLS configuration like another one, which accepts only clients with a certificate that one
+// of these authorities, in PEM, signed for clients. If names are given, one of them must be its common name or one of
+// its DNS names: an authority of a cluster often signs for more clients than API servers.
 func RequireClients(config *tls.Config, authorities []byte, names []string) (*tls.Config, error) {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(authorities) {

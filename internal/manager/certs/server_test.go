@@ -93,8 +93,8 @@ func (s *apiServer) ServeHTTP(to http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(to).Encode(object)
 }
 
-// patch answers a strategic merge patch of a webhook configuration. What it does not mention stays, also what no type of
-// this test knows.
+// patch answers a strategic merge patch of a webhook configuration. What it does not mention stays, also what no type
+// of this test knows.
 func (s *apiServer) patch(to http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	old, found := s.objects[r.URL.Path]

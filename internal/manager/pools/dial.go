@@ -25,8 +25,8 @@ type notAllowedError struct {
 func (e *notAllowedError) Error() string {
 	fix := "add its address to the chart's value manager.pools.allow." + e.namespace + ".addresses"
 	if e.host == "" {
-		return fmt.Sprintf("several namespaces may have pools, and nobody has said which addresses those of namespace %s "+
-			"may reach; set the chart's value manager.pools.allow.%[1]s.addresses to those of its clusters", e.namespace)
+		return fmt.Sprintf("nobody has said which addresses the pools of namespace %s may reach, and where several "+
+			"namespaces may have pools, somebody must; set the chart's value manager.pools.allow.%[1]s.addresses", e.namespace)
 	}
 	return fmt.Sprintf("pools of namespace %s may not reach %s there; %s", e.namespace, e.host, fix)
 }

@@ -126,8 +126,8 @@ func TestNoProxy(t *testing.T) {
 	}
 }
 
-// TestForeignAnswers asks a server that is no ResourceManager. Nothing of what it says gets into the error, nor where it
-// redirects to, and nobody follows. The text of Hadoop's exceptions does.
+// TestForeignAnswers asks a server that is no ResourceManager. Nothing of what it says gets into the error, nor where
+// it redirects to, and nobody follows. The text of Hadoop's exceptions does.
 func TestForeignAnswers(t *testing.T) {
 	address, connections := secretServer(t)
 	for what, answer := range map[string]func(w http.ResponseWriter){
@@ -193,7 +193,8 @@ func TestForeignAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = e.rm.Active(t.Context()); err == nil || !strings.Contains(err.Error(), "AuthorizationException: user x may not") {
+	_, err = e.rm.Active(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "AuthorizationException: user x may not") {
 		t.Errorf("an exception of Hadoop: %v", err)
 	}
 }

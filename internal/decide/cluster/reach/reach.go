@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// Entry is what an administrator writes for a namespace. A list that is nil is not written; an empty one allows nothing.
+// Entry is what an administrator writes for a namespace. A list that is nil is not written, and an empty one allows
+// nothing.
 type Entry struct {
 	// Addresses are names or addresses, each with a port or without one (HOST, HOST:PORT, [IPV6]:PORT), or CIDRs.
 	Addresses []string `json:"addresses"`
@@ -36,8 +37,8 @@ type address struct {
 }
 
 // special are addresses that no pool reaches unless an entry lies within one of them: those of the manager's own
-// machine, of its link, and of the services by which clouds hand out credentials (link-local but for the last five, which
-// are those of AWS, its pod identities, Google, Alibaba and Azure).
+// machine, of its link, and of the services by which clouds hand out credentials. The last five are those services of
+// AWS, of its pod identities, Google, Alibaba and Azure; the others of such are link-local.
 func special() []netip.Prefix {
 	var all []netip.Prefix
 	for _, text := range []string{
@@ -57,9 +58,9 @@ func special() []netip.Prefix {
 // first pool of one tenant would stop those of another.
 func Scopes(namespaces []string, entries map[string]Entry) (map[string]Scope, error) {
 	all := map[string]Scope{}
+	alone := !slices.ContainsFunc(namespaces, func(n string) bool { return n != namespaces[0] })
 	for _, namespace := range namespaces {
 		e := entries[namespace]
-		alone := len(namespaces) == 1
 		s := Scope{open: alone && e.Addresses == nil, anyFile: alone && e.ExcludeFiles == nil, files: e.ExcludeFiles}
 		for _, text := range e.Addresses {
 			a, err := parse(text)
