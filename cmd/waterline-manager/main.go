@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/waterline-io/waterline/internal/decide/cluster/evictbudget"
 	"github.com/waterline-io/waterline/internal/decide/cluster/nodehealth"
+	"github.com/waterline-io/waterline/internal/decide/cluster/reach"
 	"github.com/waterline-io/waterline/internal/manager"
 	"github.com/waterline-io/waterline/internal/manager/admit"
 	"github.com/waterline-io/waterline/internal/manager/certs"
@@ -42,12 +44,13 @@ const goodbye = 5 * time.Second
 type options struct {
 	kubeconfig, namespace, identity string
 	listen, webhook, names          string
+	clientCA, clientNames           string
 	dashboard                       string
 	sweep, restore                  time.Duration
 	ignore                          string
 	health                          nodehealth.Settings
 	evict                           evictbudget.Settings
-	poolNamespaces                  string
+	poolNamespaces, poolsAllow      string
 	pools                           pools.Options
 }
 
@@ -62,6 +65,11 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.StringVar(&o.webhook, "webhook", ":9443", "address of the webhook; empty: this replica has none")
 	f.StringVar(&o.names, "webhook-names", "",
 		"comma-separated DNS names or addresses under which API servers call the webhook, and browsers the dashboard")
+	f.StringVar(&o.clientCA, "webhook-client-ca", "",
+		"file with certificates of authorities, in PEM; the webhook then answers only clients with a certificate that one "+
+			"of them signed, which API servers must be configured to present; empty: it answers everybody")
+	f.StringVar(&o.clientNames, "webhook-client-names", "",
+		"comma-separated common names or DNS names, of which the certificate of a client must have one; empty: any")
 	f.StringVar(&o.dashboard, "dashboard", "", "address of the dashboard; empty: this replica has none")
 	f.DurationVar(&o.sweep, "sweep-period", 3*time.Minute,
 		"time between two searches for batch pods that were admitted without the webhook")
@@ -72,6 +80,10 @@ func (o *options) flags(f *flag.FlagSet) {
 		"comma-separated names of nodes for which --restore-nodes does not wait, such as dead ones; the log names those "+
 			"that are not restored")
 	f.StringVar(&o.poolNamespaces, "pools", "", "comma-separated namespaces that may have worker pools; empty: none")
+	f.StringVar(&o.poolsAllow, "pools-allow", "",
+		"what the pools of each of these namespaces may reach, as JSON: {\"NAMESPACE\": {\"addresses\": [HOST, HOST:PORT, "+
+			"CIDR], \"excludeFiles\": [NAME]}}; a single namespace without a list reaches all but loopback, link-local and "+
+			"cloud metadata addresses; of several, one without a list reaches nothing")
 	f.StringVar(&o.pools.ClusterDomain, "cluster-domain", "cluster.local", "domain of the names of Services")
 	f.StringVar(&o.pools.ExcludeDir, "exclude-dir", "",
 		"directory with the exclude files of ResourceManagers, which worker pools name; empty: no pool decommissions "+
@@ -140,6 +152,12 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	if o.poolNamespaces != "" {
 		o.pools.Namespaces = strings.Split(o.poolNamespaces, ",")
 	}
+	if o.pools.Reach, err = scopes(o.pools.Namespaces, o.poolsAllow); err != nil {
+		return fmt.Errorf("--pools-allow: %w", err)
+	}
+	if err := o.poolClients(config); err != nil {
+		return err
+	}
 	m := manager.New(manager.Config{
 		Client: client, Custom: custom, Election: election, Namespace: o.namespace, Identity: o.identity, Log: log,
 		NodeHealth: o.health, Evict: o.evict, Sweep: o.sweep, Pools: o.pools,
@@ -175,7 +193,11 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	if o.webhook != "" {
 		mux := http.NewServeMux()
 		mux.Handle(admit.Path, m.Webhook())
-		if err := serve(ctx, o.webhook, mux, secure, &serving, cancel); err != nil {
+		strict, err := o.clients(secure)
+		if err != nil {
+			return err
+		}
+		if err := serve(ctx, o.webhook, mux, strict, &serving, cancel); err != nil {
 			return err
 		}
 		ready = func() error {
@@ -198,6 +220,56 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		return cause
 	}
 	return err
+}
+
+// clients returns the TLS configuration of the webhook.
+func (o *options) clients(secure *tls.Config) (*tls.Config, error) {
+	if o.clientCA == "" {
+		if o.clientNames != "" {
+			return nil, errors.New("--webhook-client-names needs --webhook-client-ca")
+		}
+		return secure, nil
+	}
+	authorities, err := os.ReadFile(o.clientCA)
+	if err != nil {
+		return nil, fmt.Errorf("reading the authorities of the webhook's clients: %w", err)
+	}
+	var names []string
+	if o.clientNames != "" {
+		names = strings.Split(o.clientNames, ",")
+	}
+	strict, err := certs.RequireClients(secure, authorities, names)
+	if err != nil {
+		return nil, fmt.Errorf("--webhook-client-ca=%s: %w", o.clientCA, err)
+	}
+	return strict, nil
+}
+
+// poolClients sets the API clients of worker pools. At the end of a window, thousands of workers are marked at once,
+// and that must not delay the manager's other requests.
+func (o *options) poolClients(config *rest.Config) error {
+	own := rest.CopyConfig(config)
+	own.QPS, own.Burst = 200, 400
+	client, err := kubernetes.NewForConfig(own)
+	if err != nil {
+		return fmt.Errorf("setting up the API client of worker pools: %w", err)
+	}
+	o.pools.Core, o.pools.Policy = client.CoreV1().RESTClient(), client.PolicyV1().RESTClient()
+	o.pools.Custom, err = kube.NewCustomClient(own)
+	return err
+}
+
+// scopes reads what the pools of each namespace may reach.
+func scopes(namespaces []string, text string) (map[string]reach.Scope, error) {
+	entries := map[string]reach.Entry{}
+	if text != "" {
+		d := json.NewDecoder(strings.NewReader(text))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&entries); err != nil {
+			return nil, fmt.Errorf("reading %q: %w", text, err)
+		}
+	}
+	return reach.Scopes(namespaces, entries)
 }
 
 // dashboard sets up the dashboard. Its requests have a rate limit of their own and do not delay the manager's.

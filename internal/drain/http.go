@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -18,7 +19,6 @@ import (
 const (
 	requestWithin = 5 * time.Second
 	maxAnswer     = 16 << 20 // bytes; an engine's list of a thousand workers has less than 1 MiB
-	maxShown      = 300      // bytes of an answer in an error
 )
 
 // Auth says who the caller is. At most one of Password and Token is used.
@@ -27,6 +27,8 @@ type Auth struct {
 	Password string // HTTP basic authentication of User
 	Token    string // bearer token, such as a JWT
 	CA       []byte // certificates, in PEM, of the authorities that may sign https servers; the system's if empty
+	// Dial makes all connections, also where the environment names a proxy; nil: there is no such restriction.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Client sends requests to web services. It is for concurrent use.
@@ -39,6 +41,9 @@ type Client struct {
 // NewClient returns a client. header is sent with every request besides what auth needs.
 func NewClient(auth Auth, header http.Header) (*Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if auth.Dial != nil {
+		transport.DialContext, transport.Proxy = auth.Dial, nil
+	}
 	if len(auth.CA) > 0 {
 		roots := x509.NewCertPool()
 		if !roots.AppendCertsFromPEM(auth.CA) {
@@ -53,16 +58,16 @@ func NewClient(auth Auth, header http.Header) (*Client, error) {
 	}}, nil
 }
 
-// StatusError is an answer with an HTTP status that is no success.
+// StatusError is an answer with an HTTP status that is no success. It has nothing else of the answer: who asks may be
+// another than who may read what the server says.
 type StatusError struct {
 	Method, URL string
 	Status      int
-	Message     string // the beginning of the answer
 }
 
 // Error says what was asked and what was answered.
 func (e *StatusError) Error() string {
-	return fmt.Sprintf("%s %s: status %d: %s", e.Method, e.URL, e.Status, e.Message)
+	return fmt.Sprintf("%s %s: status %d", e.Method, e.URL, e.Status)
 }
 
 // IsStatus reports whether an error is an answer with one of these HTTP statuses.
@@ -92,8 +97,9 @@ func (c *Client) JSON(ctx context.Context, method, url string, body, into any) e
 	if err != nil || into == nil {
 		return err
 	}
-	if err := json.Unmarshal(answer, into); err != nil {
-		return fmt.Errorf("%s %s: reading %s: %w", method, url, beginning(answer), err)
+	if json.Unmarshal(answer, into) != nil {
+		return fmt.Errorf("%s %s: the answer is not the JSON that was expected; check that the address is the right one",
+			method, url)
 	}
 	return nil
 }
@@ -133,16 +139,7 @@ func (c *Client) Send(ctx context.Context, method, url, kind string, body []byte
 	case len(answer) > maxAnswer:
 		return nil, fmt.Errorf("%s %s: the answer has more than %d bytes", method, url, maxAnswer)
 	case response.StatusCode < 200 || response.StatusCode > 299:
-		return nil, &StatusError{Method: method, URL: url, Status: response.StatusCode, Message: beginning(answer)}
+		return nil, &StatusError{Method: method, URL: url, Status: response.StatusCode}
 	}
 	return answer, nil
-}
-
-// beginning returns the first characters of an answer, for an error message.
-func beginning(answer []byte) string {
-	text := strings.ToValidUTF8(string(answer[:min(len(answer), maxShown)]), "")
-	if text = strings.Join(strings.Fields(text), " "); text == "" {
-		return "(empty)"
-	}
-	return text
 }

@@ -62,7 +62,6 @@ func newLeader(cfg *Config, p *policies, namespaces *table.Table[map[string]stri
 		return l
 	}
 	o := cfg.Pools
-	o.Core, o.Policy, o.Custom = l.core, cfg.Client.PolicyV1().RESTClient(), cfg.Custom
 	o.Identity, o.Log = cfg.Identity, cfg.Log
 	o.Nodes = func() (map[string]pools.Node, bool) {
 		l.mu.Lock()

@@ -139,22 +139,40 @@ func parseNodes(answer []byte) ([]string, error) {
 	return ids, nil
 }
 
-// ResizeNodes gives nodes, by host:port, new totals in one call, all or none. [RM.Resize] says what that means. It
-// returns when all totals are read back.
-func (a *Admin) ResizeNodes(ctx context.Context, totals map[string]Resource, overCommit time.Duration) error {
+// NodeResize is a new total of a node, by host:port, as in [RM.Resize].
+type NodeResize struct {
+	ID         string
+	Total      Resource
+	OverCommit time.Duration
+}
+
+// SendResizes asks for new totals in one call, all or none: a node that the ResourceManager does not know is an error,
+// and then none has changed. It does not read back, as [RM.SendResize].
+func (a *Admin) SendResizes(ctx context.Context, all []NodeResize) error {
 	var message []byte
-	for _, id := range slices.Sorted(maps.Keys(totals)) {
-		ms, err := checkResize(id, totals[id], overCommit)
+	for _, n := range all {
+		ms, err := checkResize(n.ID, n.Total, n.OverCommit)
 		if err != nil {
 			return err
 		}
-		option := number64(embedded(nil, 1, resourceMessage(totals[id])), 2, uint64(ms))
-		message = embedded(message, 1, embedded(embedded(nil, 1, nodeMessage(id)), 2, option))
+		option := number64(embedded(nil, 1, resourceMessage(n.Total)), 2, uint64(ms))
+		message = embedded(message, 1, embedded(embedded(nil, 1, nodeMessage(n.ID)), 2, option))
 	}
-	if len(totals) == 0 {
+	if len(all) == 0 {
 		return nil
 	}
-	if _, err := a.call(ctx, "updateNodeResource", message); err != nil {
+	_, err := a.call(ctx, "updateNodeResource", message)
+	return err
+}
+
+// ResizeNodes gives nodes, by host:port, new totals in one call, all or none. [RM.Resize] says what that means. It
+// returns when all totals are read back.
+func (a *Admin) ResizeNodes(ctx context.Context, totals map[string]Resource, overCommit time.Duration) error {
+	var all []NodeResize
+	for _, id := range slices.Sorted(maps.Keys(totals)) {
+		all = append(all, NodeResize{id, totals[id], overCommit})
+	}
+	if err := a.SendResizes(ctx, all); err != nil || len(all) == 0 {
 		return err
 	}
 	have := map[string]Resource{}

@@ -2,8 +2,10 @@ package yarn
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 
@@ -51,6 +53,8 @@ type Kerberos struct {
 	// that the server names, so any service of the realm can pose as the ResourceManager. Web services are always
 	// HTTP/_HOST.
 	Service string
+	// Dial makes the connections to KDCs; that of [net.Dialer] if nil.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // tickets returns what gets Kerberos tickets for these values, or nil if there are none.
@@ -62,8 +66,12 @@ func (a Auth) tickets() (*tickets, error) {
 	name, realm, _ := strings.Cut(k.Principal, "@")
 	t := &tickets{
 		have: map[string]ticket{}, replied: map[string]string{}, turn: make(chan struct{}, 1), service: k.Service,
-		send: askKDC,
 	}
+	dial := k.Dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	t.send = askKDC(dial)
 	err := withoutPanic(func() (err error) {
 		// gokrb5 keeps the lines that it knows when it complains of others.
 		t.config, err = config.NewFromReader(bytes.NewReader(k.Config))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"net/http"
 )
@@ -51,7 +52,7 @@ func parseSettings(kind string, content []byte) (Settings, error) {
 		err = fmt.Errorf("the answer is %q, neither JSON nor XML", kind)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the settings of the ResourceManager: %w: %s", err, beginning(content))
+		return nil, fmt.Errorf("the settings of the ResourceManager: %w", err)
 	}
 	settings := Settings{}
 	for _, p := range append(all.Properties, all.Elements...) {
@@ -60,7 +61,7 @@ func parseSettings(kind string, content []byte) (Settings, error) {
 		}
 	}
 	if len(settings) == 0 {
-		return nil, fmt.Errorf("the settings of the ResourceManager: there are none in %s", beginning(content))
+		return nil, errors.New("the settings of the ResourceManager: the answer has none")
 	}
 	return settings, nil
 }

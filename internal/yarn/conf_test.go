@@ -39,7 +39,7 @@ func TestSettings(t *testing.T) {
 		t.Errorf("forbidden: %v", err)
 	}
 	for range 2 {
-		if s, err := c.Settings(t.Context()); err == nil || !strings.Contains(err.Error(), "there are none") {
+		if s, err := c.Settings(t.Context()); err == nil || !strings.Contains(err.Error(), "the answer has none") {
 			t.Errorf("no settings: %q, %v", s, err)
 		}
 	}

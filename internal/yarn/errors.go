@@ -20,7 +20,7 @@ type StatusError struct {
 	Method, URL string
 	Status      int
 	Exception   string // class name of the Java exception, if the answer has one
-	Message     string // of the exception, or else the beginning of the answer
+	Message     string // of the exception
 	hint        string // what to do; may be empty
 }
 

@@ -167,7 +167,7 @@ func (w *web) read(response *http.Response, a *answer) (err error) {
 	err = a.check(response)
 	var status *StatusError
 	if errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden) {
-		status.hint = refusal(status, response, w.principal)
+		status.hint = refusal(status, a.content, response, w.principal)
 	}
 	return err
 }
@@ -176,11 +176,11 @@ func (w *web) read(response *http.Response, a *answer) (err error) {
 func (a *answer) check(response *http.Response) error {
 	status := response.StatusCode
 	if status >= 300 && status < 400 {
-		return fmt.Errorf("%w: %s redirects to %q", ErrStandby, a.target, response.Header.Get("Location"))
+		return fmt.Errorf("%w: %s redirects to another server", ErrStandby, a.target)
 	}
 	// With no active ResourceManager known, a standby one shows a page that reloads itself.
 	if response.Header.Get("Refresh") != "" || bytes.HasPrefix(a.content, []byte("This is standby RM")) {
-		return fmt.Errorf("%w: %s knows no active one: %s", ErrStandby, a.target, beginning(a.content))
+		return fmt.Errorf("%w: %s knows no active one", ErrStandby, a.target)
 	}
 	if status < 200 || status > 299 {
 		return statusError(status, a.content, a.method, a.target)
@@ -192,33 +192,26 @@ func (a *answer) check(response *http.Response) error {
 // json decodes an answer in JSON.
 func (a *answer) json(into any) error {
 	if a.kind != jsonType {
-		return fmt.Errorf("%s %s: the answer is %q, not JSON: %s; check that the address is that of YARN's web services",
-			a.method, a.target, a.kind, beginning(a.content))
+		return fmt.Errorf("%s %s: the answer is %q, not JSON; check that the address is that of YARN's web services",
+			a.method, a.target, a.kind)
 	}
 	if err := json.Unmarshal(a.content, into); err != nil {
-		return fmt.Errorf("%s %s: reading %s: %w", a.method, a.target, beginning(a.content), err)
+		return fmt.Errorf("%s %s: reading the answer: %w", a.method, a.target, err)
 	}
 	return nil
 }
 
+// statusError returns the error of an answer. Of its content, it has the text of a Java exception in Hadoop's form. All
+// else may be of a server that whoever reads the error may not ask.
 func statusError(status int, content []byte, method, target string) error {
-	e := &StatusError{Method: method, URL: target, Status: status, Message: beginning(content)}
+	e := &StatusError{Method: method, URL: target, Status: status}
 	var exception struct {
 		RemoteException struct{ Exception, Message string }
 	}
 	if json.Unmarshal(content, &exception) == nil && exception.RemoteException.Exception != "" {
-		e.Exception, e.Message = exception.RemoteException.Exception, exception.RemoteException.Message
+		e.Exception, e.Message = cut(exception.RemoteException.Exception), cut(exception.RemoteException.Message)
 	}
 	return e
-}
-
-// beginning returns the first characters of an answer, for an error message.
-func beginning(content []byte) string {
-	text := strings.Join(strings.Fields(strings.ToValidUTF8(string(content[:min(len(content), 300)]), "")), " ")
-	if text == "" {
-		return "(empty)"
-	}
-	return text
 }
 
 // final reports whether another server would give the same answer.

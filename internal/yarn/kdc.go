@@ -108,23 +108,29 @@ func (t *tickets) ask(ctx context.Context, realm string, request []byte) ([]byte
 	return nil, errors.Join(failed...)
 }
 
-func askKDC(ctx context.Context, address string, request []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, kdcTimeout)
-	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-	if err != nil {
-		return nil, err // it names the address
+// askKDC returns a function that sends a request to a KDC over such a connection, and returns its reply.
+func askKDC(
+	dial func(ctx context.Context, network, address string) (net.Conn, error),
+) func(ctx context.Context, address string, request []byte) ([]byte, error) {
+	return func(ctx context.Context, address string, request []byte) ([]byte, error) {
+		ctx, cancel := context.WithTimeout(ctx, kdcTimeout)
+		defer cancel()
+		conn, err := dial(ctx, "tcp", address)
+		if err != nil {
+			return nil, err // it names the address
+		}
+		defer conn.Close()
+		defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+		length := binary.BigEndian.AppendUint32(nil, uint32(len(request)))
+		if _, err := conn.Write(append(length, request...)); err != nil {
+			return nil, fmt.Errorf("%s: %w", address, errors.Join(err, ctx.Err()))
+		}
+		reply, err := readBounded(conn, maxReply)
+		if err != nil {
+			return nil, fmt.Errorf("reading the reply of %s: %w", address, errors.Join(err, ctx.Err()))
+		}
+		return reply, nil
 	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
-	if _, err := conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(request))), request...)); err != nil {
-		return nil, fmt.Errorf("%s: %w", address, errors.Join(err, ctx.Err()))
-	}
-	reply, err := readBounded(conn, maxReply)
-	if err != nil {
-		return nil, fmt.Errorf("reading the reply of %s: %w", address, errors.Join(err, ctx.Err()))
-	}
-	return reply, nil
 }
 
 // login gets a ticket-granting ticket with a key of the keytab.

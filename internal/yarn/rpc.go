@@ -200,7 +200,7 @@ func readBounded(from io.Reader, most uint32) ([]byte, error) {
 	}
 	n := binary.BigEndian.Uint32(length[:])
 	if n > most {
-		return nil, fmt.Errorf("it starts with %q, as if it had %d bytes, more than %d", length[:], n, most)
+		return nil, fmt.Errorf("it starts as if it had %d bytes, more than %d", n, most)
 	}
 	// Memory is taken as bytes arrive, not because four of them promise more.
 	content, err := io.ReadAll(io.LimitReader(from, int64(n)))

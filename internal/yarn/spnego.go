@@ -1,6 +1,7 @@
 package yarn
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -87,7 +88,7 @@ func negotiates(answer *http.Response) bool {
 }
 
 // refusal says what to do about an answer with status 401 or 403. who is the caller's principal, or empty.
-func refusal(e *StatusError, answer *http.Response, who string) string {
+func refusal(e *StatusError, content []byte, answer *http.Response, who string) string {
 	switch {
 	case negotiates(answer) && who == "":
 		return "the server asks for Kerberos; give the client a principal and its keytab"
@@ -95,7 +96,7 @@ func refusal(e *StatusError, answer *http.Response, who string) string {
 		return "check the user name, and that yarn.admin.acl names this user"
 	// Hadoop 3.5.0 answers 403 with Java's GSSException in the text to a ticket that it cannot read, and 401 with an
 	// exception of its own to a caller that is no administrator.
-	case strings.Contains(e.Message, "GSSException"), e.Status == http.StatusUnauthorized && e.Exception == "":
+	case bytes.Contains(content, []byte("GSSException")), e.Status == http.StatusUnauthorized && e.Exception == "":
 		return fmt.Sprintf("the server refused the Kerberos ticket of %s; check the server's keytab for HTTP/%s, and the "+
 			"clocks", who, strings.ToLower(answer.Request.URL.Hostname()))
 	}

@@ -111,7 +111,7 @@ func (s *stream) find(path []string) error {
 	case t == json.Delim('['):
 		return s.elements(len(path) == 0)
 	case t != json.Delim('{'):
-		return fmt.Errorf("the answer has %v in place of a list", t)
+		return errors.New("the answer has something else in place of a list")
 	case len(path) == 0:
 		return s.only()
 	}

@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,9 +12,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/waterline-io/waterline/internal/decide/cluster/reach"
 )
 
 // TestAPIChart checks that the chart follows its values, and that the API server accepts all of it.
@@ -26,12 +30,16 @@ func TestAPIChart(t *testing.T) {
 		{"--set", "profile=cpusets,policy.priority=7"},
 		{"--set", "profile=sell,policy.cpu.waterline=50%,policy.rollout.percent=10"},
 		{"--set", "profile=yarn,manager.pools.namespaces={default}"},
+		{"--set-json", `manager.pools={"namespaces":["default"],"allow":{"default":{"addresses":["rm1.example","[::1]:8088"],` +
+			`"excludeFiles":["a.xml"]}}}`},
 		{"--set-json", `policy={"mode":"Disabled","weight":{"max":16384,` +
 			`"namespaces":[{"selector":{"matchLabels":{"team":"video"}},"max":262144}]},` +
 			`"podDefaults":[{"selector":{"matchLabels":{"app":"x"}},"cpuShare":10240}]}`,
 			"--set", "agent.kubeletInsecureTLS=true,image.tag=v1," +
 				"paths.podResources=,paths.state=,paths.proc=,monitoring.dashboard=true"},
 		{"--set", "manager.replicas=1,manager.webhook.url=https://192.0.2.1:9443,manager.webhook.timeoutSeconds=5"},
+		{"--set-json", `manager.webhook={"clientCA":"-----BEGIN CERTIFICATE-----\nYQ==\n-----END CERTIFICATE-----\n",` +
+			`"clientNames":["a b","c"]}`, "--set", "manager.pools.excludeVolume.nfs.server=s,manager.pools.excludeVolume.nfs.path=/a"},
 		{"--set", "paths.kubepods=kubepods.slice,agent.seLinuxType="},
 		{"--set", "paths.kubepods=kubelet/kubepods,paths.cgroupVersion=1,priorityQuota=false"},
 		{"--set-json", `agent.variants=[{"name":"a","nodeSelector":{"b":"c"},"paths":{"kubepods":"kubepods.slice"}}]`,
@@ -60,8 +68,12 @@ func TestAPIChart(t *testing.T) {
 		{"--set", "agent.metrics=some"}, {"--set", "manager.evictions.all=0"},
 		{"--set", "agent.syncPeriod=ten"}, {"--set", "paths.podResources=var"},
 		{"--set", "paths.kubepods=/kubepods"}, {"--set", "paths.kubepods=pods"}, {"--set", "paths.cgroupVersion=3"},
+		{"--set-json", `manager.pools.allow={"yarn":["rm1.example"]}`},
+		{"--set-json", `manager.pools.allow={"yarn":{"address":["rm1.example"]}}`},
+		{"--set-json", `manager.pools.allow={"yarn":{"addresses":["http://rm1.example"],"excludeFiles":["a/b"]}}`},
 		{"--set", "manager.replicas=0"}, {"--set", "manager.webhook.url=http://192.0.2.1"},
-		{"--set", "manager.webhook.timeoutSeconds=60"}, {"--set", "scheduler.plugins.Other=1"},
+		{"--set", "manager.webhook.timeoutSeconds=60"}, {"--set", "manager.webhook.clientCA=/etc/ca.crt"},
+		{"--set-json", `manager.webhook.clientNames=["a,b"]`}, {"--set", "scheduler.plugins.Other=1"},
 		{"--set", "scheduler.args.Other.refuse=true"}, {"--set", "scheduler.replicas=0"},
 		{"--set-json", `agent.variants=[{"name":"a"}]`}, {"--set-json", `agent.variants=[{"name":"a","nodeSelector":{}}]`},
 		{"--set-json", `agent.variants=[{"name":"a","nodeSelector":{"b":"c"},"priorityClassName":"d"}]`},
@@ -111,6 +123,34 @@ func TestAPIChartImages(t *testing.T) {
 			t.Errorf("the tag of image %s is not the chart's appVersion, %q", image, chart.AppVersion)
 		}
 	}
+}
+
+// TestAPIChartAllow checks that the manager reads what the chart's values let pools reach.
+func TestAPIChartAllow(t *testing.T) {
+	rendered := helm(t, "template", "waterline", "../../deploy/chart", "--kube-version", "v1.36.3", "--show-only",
+		"templates/manager.yaml", "--set-json", `manager.pools={"namespaces":["yarn","other"],"allow":{"yarn":{"addresses":`+
+			`["rm1.example:8088","2001:db8::/64"],"excludeFiles":["it's \"mine\".xml"]}}}`)
+	for document := range strings.SplitSeq(rendered, "\n---\n") {
+		var d appsv1.Deployment
+		if err := yaml.Unmarshal([]byte(document), &d); err != nil || d.Kind != "Deployment" {
+			continue
+		}
+		for _, arg := range d.Spec.Template.Spec.Containers[0].Args {
+			text, found := strings.CutPrefix(arg, "--pools-allow=")
+			var entries map[string]reach.Entry
+			if err := json.Unmarshal([]byte(text), &entries); !found || err != nil {
+				continue
+			}
+			want := map[string]reach.Entry{"yarn": {
+				Addresses: []string{"rm1.example:8088", "2001:db8::/64"}, ExcludeFiles: []string{`it's "mine".xml`},
+			}}
+			if d := cmp.Diff(want, entries); d != "" {
+				t.Errorf("the manager is told (-want +got):\n%s", d)
+			}
+			return
+		}
+	}
+	t.Errorf("the manager has no such argument:\n%s", rendered)
 }
 
 // TestAPIChartMonitoring checks the chart's objects for Prometheus and Grafana: the rules and the dashboard are those

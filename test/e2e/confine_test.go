@@ -269,11 +269,14 @@ func TestAPIConfinedManager(t *testing.T) {
 		t.Helper()
 		c := read()
 		change(c)
-		content, err := json.Marshal(c)
+		patch, err := json.Marshal([]map[string]any{ // whole, because it may patch and not update
+			{"op": "replace", "path": "/metadata", "value": c.ObjectMeta},
+			{"op": "replace", "path": "/webhooks", "value": c.Webhooks},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return manager.do(t, http.MethodPut, path, "application/json", string(content))
+		return manager.do(t, http.MethodPatch, path, string(types.JSONPatchType), string(patch))
 	}
 	first := func(change func(w *admission.MutatingWebhook)) func(c *admission.MutatingWebhookConfiguration) {
 		return func(c *admission.MutatingWebhookConfiguration) { change(&c.Webhooks[0]) }
@@ -332,6 +335,9 @@ func TestAPIConfinedManager(t *testing.T) {
 			return manager.do(t, http.MethodPost, webhooks, "application/json", `{"metadata":{"name":"mine"}}`)
 		},
 		"its own end": func() (string, bool) { return manager.do(t, http.MethodDelete, path, "", "") },
+		"an update": func() (string, bool) {
+			return manager.do(t, http.MethodPut, path, "application/json", `{"metadata":{"name":"waterline"}}`)
+		},
 		"the policy's end": func() (string, bool) {
 			return manager.do(t, http.MethodDelete, "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/"+
 				"waterline-manager-webhook", "", "")

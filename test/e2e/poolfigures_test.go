@@ -24,22 +24,49 @@ import (
 	"github.com/waterline-io/waterline/test/bed/fakerm"
 )
 
-// TestAPIPoolFigures measures a pool of 500 NodeManagers on as many nodes: the requests to the ResourceManager, the
-// usage of the manager, and its writes to the API. The ResourceManager is a fake, which is compared with recordings of
-// the real one, and its answers are as large. API server, etcd and manager are real. Each node has another offer once a
-// minute on average, at any time, and containers fill what there is, so that many shrinks have to wait.
+// TestAPIPoolFigures measures a pool of 500 NodeManagers on as many nodes, and one of 2,000: the requests to the
+// ResourceManager, the usage of the manager, and its writes to the API. The ResourceManager is a fake, which is
+// compared with recordings of the real one, and its answers are as large. API server, etcd and manager are real. Each
+// node has another offer once a minute on average, at any time, and containers fill what there is, so that many shrinks
+// have to wait.
 //
 // A heartbeat is the second in which a NodeManager reports to the ResourceManager. The time of a resize runs from the
 // API server's answer to the write of a NodeReport, which is when the manager can see it, to the moment at which the
 // ResourceManager has another total; the figure is its 99th percentile. Each measured change is one step, of an
-// idle worker that has settled.
+// idle worker that has settled. At last all workers are to leave at once, as at the end of a window: told_seconds is
+// the time until the ResourceManager has another total of each.
 //
 // The short form has 50 NodeManagers, and checks only that no figure is grossly wrong.
 func TestAPIPoolFigures(t *testing.T) {
-	count, over, probes := 50, 10*time.Second, 10
+	metrics := map[string]float64{}
+	counts, over, probes := []int{50}, 10*time.Second, 10
 	if benchFile != "" {
-		count, over, probes = 500, 2*time.Minute, 100
+		counts, over, probes = []int{500, 2000}, 2*time.Minute, 100
 	}
+	most := map[string]float64{"manager_rss_mib": 200, "resize_heartbeats_p50": 2, "pool_status_writes_per_second": 1}
+	for _, count := range counts {
+		suffix := ""
+		if count == 2000 {
+			suffix = "_2000"
+			maps.Copy(most, map[string]float64{"manager_rss_mib_2000": 150, "told_seconds_2000": 30})
+		}
+		most["rm_requests_per_second_"+strconv.Itoa(count)] = 25
+		t.Run(strconv.Itoa(count), func(t *testing.T) {
+			for key, value := range manyWorkers(t, count, probes, over) {
+				if key != "rm_requests_per_second_"+strconv.Itoa(count) {
+					key += suffix
+				}
+				metrics[key] = value
+			}
+		})
+	}
+	if !t.Failed() {
+		noCrowd(t).judge("yarn", withOthers(t, "yarn", metrics), most)
+	}
+}
+
+// manyWorkers measures a pool of so many workers.
+func manyWorkers(t *testing.T, count, probes int, over time.Duration) map[string]float64 {
 	y := newYard(t)
 	l := &large{managed: y.managed, count: count, registry: y.registry}
 	defer l.start(func(ctx context.Context) { l.renew(ctx, 10*time.Second) })()
@@ -58,33 +85,34 @@ func TestAPIPoolFigures(t *testing.T) {
 	})
 	metrics := map[string]float64{"node_managers": float64(count), "seconds": over.Seconds()}
 	began := time.Now()
-	y.create(t, specOf("many", p.address,
+	y.create(t, strings.Replace(specOf("many", p.address,
 		`, size: {ceiling: {cpu: 16, memory: 32Gi}, step: {cpu: 2, memory: 4Gi}, pause: 1s, `+
-			`follow: {window: 0s}}, drain: {grace: 10s}`))
+			`follow: {window: 0s}}, drain: {grace: 10s}`), "image:", fmt.Sprintf("admins: [%q], image:", p.admin), 1))
 	l.wait("all are active", func() bool { return y.poolOf(t, "many").Status.Active == int32(count) })
 	metrics["active_seconds"] = time.Since(began).Seconds()
-	most := func() (most int) {
+	vcores := func() (all int) {
 		for _, name := range l.names() {
-			most += int(p.Node(poolHost("many", name)).Total.VCores)
+			all += int(p.Node(poolHost("many", name)).Total.VCores)
 		}
-		return most
+		return all
 	}
-	l.wait("all have grown", func() bool { return most() == 7*count })
+	l.wait("all have grown", func() bool { return vcores() == 7*count })
 	metrics["grown_seconds"] = time.Since(began).Seconds()
 
 	p.Ask("jobs", fakerm.Demand{Label: "elastic", Size: fakerm.Size{MemoryMiB: 2048, VCores: 1}, For: 20 * time.Second,
 		PerNode: 100})
 	time.Sleep(5 * time.Second)
 	stop := l.start(func(ctx context.Context) { y.vary(ctx, t, l.names(), time.Minute) })
-	requests, resized, writes := p.Counted().Requests, p.Counted().Resizes, y.writes()
+	before, writes := p.Counted(), y.writes()
 	c := noCrowd(t)
 	cost, since := map[string]float64{}, time.Now()
 	c.cost(manager.cmd.Process.Pid, over, "manager", cost)
 	took := time.Since(since).Seconds()
-	after := y.writes()
+	after, counted := y.writes(), p.Counted()
 	stop()
-	metrics["rm_requests_per_second_"+strconv.Itoa(count)] = float64(p.Counted().Requests-requests) / took
-	metrics["resizes_per_second"] = float64(p.Counted().Resizes-resized) / took
+	metrics["rm_requests_per_second_"+strconv.Itoa(count)] = float64(counted.Requests-before.Requests) / took
+	metrics["rm_calls_per_second"] = float64(counted.Calls-before.Calls) / took
+	metrics["resizes_per_second"] = float64(counted.Resizes-before.Resizes) / took
 	metrics["manager_cpu_percent"], metrics["manager_rss_mib"] = cost["cpu_millicores_manager"]/10, cost["rss_mib_manager"]
 	metrics["pod_writes_per_second"] = (after["pods"] - writes["pods"]) / took
 	metrics["pool_status_writes_per_second"] = (after["workerpools/status"] - writes["workerpools/status"]) / took
@@ -97,11 +125,23 @@ func TestAPIPoolFigures(t *testing.T) {
 	}
 	slices.Sort(times)
 	metrics["resize_heartbeats_p50"], metrics["resize_heartbeats"] = times[len(times)/2], times[len(times)*99/100]
-	y.check(t, p)
-	c.judge("yarn", withOthers(t, "yarn", metrics), map[string]float64{
-		"rm_requests_per_second_" + strconv.Itoa(count): 25, "manager_rss_mib": 200, "resize_heartbeats_p50": 2,
-		"pool_status_writes_per_second": 1,
+
+	totals := map[string]fakerm.Size{}
+	for _, name := range l.names() {
+		host := poolHost("many", name)
+		totals[host] = p.Node(host).Total
+	}
+	if status := y.request(http.MethodDelete, poolPath+"many", ""); status != http.StatusOK {
+		t.Fatalf("status %d", status)
+	}
+	ended := time.Now()
+	l.wait("the ResourceManager knows another total of each", func() bool {
+		maps.DeleteFunc(totals, func(host string, total fakerm.Size) bool { return p.Node(host).Total != total })
+		return len(totals) == 0
 	})
+	metrics["told_seconds"] = time.Since(ended).Seconds()
+	y.check(t, p)
+	return metrics
 }
 
 // withOthers returns figures with those that another test wrote into the bench file for the same build.

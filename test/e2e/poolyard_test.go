@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -63,6 +64,7 @@ type yarnPool struct {
 	*fakerm.RM   // nil: the ResourceManager is a real one
 	runtime      podRuntime
 	address      string
+	admin        string // of the administration protocol
 	grace, drain time.Duration
 	boot         time.Duration            // by which the clock says that a NodeManager started earlier
 	as           func(host string) string // the name under which a NodeManager registers; nil: its own
@@ -116,12 +118,22 @@ type yarnPod struct {
 	past     podPast
 }
 
+// hereAllowed lets pools reach this machine, where the tests' ResourceManagers and workers are.
+const hereAllowed = `--pools-allow={"` + poolNamespace + `":{"addresses":["127.0.0.0/8","::1","0.0.0.0/0"]}}`
+
+// manager starts a manager whose pools reach this machine, unless its arguments say otherwise.
+func (y *yard) manager(args ...string) *process {
+	y.t.Helper()
+	return y.managed.manager(append([]string{hereAllowed}, args...)...)
+}
+
 // newYard returns a cluster without nodes and pools, and without a manager.
-func newYard(t *testing.T) *yard {
+func newYard(t *testing.T, values ...string) *yard {
 	t.Helper()
 	makeNamespace(t, poolNamespace, "")
+	values = append([]string{"--set-json", `manager.pools.namespaces=["` + poolNamespace + `"]`}, values...)
 	y := &yard{
-		managed: newManaged(t, "--set-json", `manager.pools.namespaces=["`+poolNamespace+`"]`), registry: newRegistry(t),
+		managed: newManaged(t, values...), registry: newRegistry(t),
 		pools: map[string]*yarnPool{}, nodes: map[string]*yarnNode{}, pods: map[types.UID]*yarnPod{},
 		pasts: map[types.UID]podPast{},
 	}
@@ -194,6 +206,11 @@ func (y *yard) rm(t testing.TB, name, label string, o fakerm.Options, grace, dra
 	}
 	p.runtime = &fakeRuntime{y}
 	server := httptest.NewServer(p)
+	rpc, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go p.ServeRPC(rpc)
 	ctx, cancel := context.WithCancel(context.Background())
 	y.jobs.Go(func() { p.Run(ctx) })
 	t.Cleanup(func() {
@@ -201,8 +218,9 @@ func (y *yard) rm(t testing.TB, name, label string, o fakerm.Options, grace, dra
 		p.Break(fakerm.Faults{})
 		server.CloseClientConnections()
 		server.Close()
+		_ = rpc.Close()
 	})
-	p.address = server.URL
+	p.address, p.admin = server.URL, rpc.Addr().String()
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.pools[name] = p

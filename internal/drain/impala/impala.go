@@ -49,7 +49,8 @@ func New(o Options) (*Drainer, error) {
 	if err != nil {
 		return nil, err
 	}
-	web, err := drain.NewClient(drain.Auth{CA: o.Auth.CA}, nil) // the debug web server has passwords of its own
+	// The debug web server has passwords of its own.
+	web, err := drain.NewClient(drain.Auth{CA: o.Auth.CA, Dial: o.Auth.Dial}, nil)
 	if err != nil {
 		return nil, err
 	}

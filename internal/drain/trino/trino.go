@@ -5,6 +5,7 @@ package trino
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -141,8 +142,7 @@ type page struct {
 	Next  string  `json:"nextUri"`
 	Data  [][]any `json:"data"`
 	Error *struct {
-		Message string `json:"message"`
-		Name    string `json:"errorName"`
+		Name string `json:"errorName"`
 	} `json:"error"`
 }
 
@@ -164,7 +164,7 @@ func (d *Drainer) query(ctx context.Context, sql string) (rows [][]any, err erro
 		// Only the path counts: the address may be one that means nothing here, and the password must not go elsewhere.
 		u, bad := url.Parse(p.Next)
 		if bad != nil {
-			return nil, fmt.Errorf("the next page of a query is %q: %w", p.Next, bad)
+			return nil, errors.New("the address of a query's next page cannot be read")
 		}
 		answer, err = d.client.Send(ctx, http.MethodGet, d.coordinator+u.RequestURI(), "", nil)
 		if drain.IsStatus(err, http.StatusServiceUnavailable, http.StatusBadGateway) { // the protocol says: again

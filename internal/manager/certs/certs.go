@@ -14,6 +14,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,6 +24,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 )
@@ -170,21 +172,37 @@ func (c *Certs) tell(ctx context.Context, trust []byte) error {
 	return errors.Join(problems...)
 }
 
+// tellOne patches nothing but the caBundle of the webhooks. An update of the whole configuration would drop fields that
+// only a newer Kubernetes knows, and the admission policy that confines the manager refuses that.
 func (c *Certs) tellOne(ctx context.Context, name string, trust []byte) error {
 	configurations := c.options.Client.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	webhook, err := configurations.Get(ctx, name, metav1.GetOptions{})
+	have, err := configurations.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	changed := false
-	for i := range webhook.Webhooks {
-		client := &webhook.Webhooks[i].ClientConfig
-		if !bytes.Equal(client.CABundle, trust) {
-			client.CABundle, changed = trust, true
+	type clientConfig struct {
+		CABundle []byte `json:"caBundle"`
+	}
+	type webhook struct {
+		Name         string       `json:"name"` // by which the API server finds it in the list
+		ClientConfig clientConfig `json:"clientConfig"`
+	}
+	var changed []webhook
+	for _, w := range have.Webhooks {
+		if !bytes.Equal(w.ClientConfig.CABundle, trust) {
+			changed = append(changed, webhook{w.Name, clientConfig{trust}})
 		}
 	}
-	if changed {
-		_, err = configurations.Update(ctx, webhook, metav1.UpdateOptions{})
+	if len(changed) == 0 {
+		return nil
 	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": have.ResourceVersion}, // one that was removed meanwhile is not added
+		"webhooks": changed,
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the patch: %w", err)
+	}
+	_, err = configurations.Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	return err
 }

@@ -5,16 +5,19 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -165,6 +168,40 @@ func TestQuiet(t *testing.T) {
 	}
 	if !a.Ready() || !b.Ready() {
 		t.Error("not ready")
+	}
+}
+
+// TestOnlyTrust has a webhook configuration with fields that no type of this version knows. The manager writes caBundle
+// and nothing else, and only for webhooks whose caBundle differs.
+func TestOnlyTrust(t *testing.T) {
+	c := newCluster(t)
+	const at = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/" + webhooks
+	object := c.server.objects[at]
+	object["ofTomorrow"] = "a"
+	all := object["webhooks"].([]any)
+	for _, w := range all {
+		w.(map[string]any)["ofTomorrow"] = "b"
+		w.(map[string]any)["clientConfig"] = map[string]any{"url": "https://192.0.2.1/", "ofTomorrow": "c"}
+	}
+	a := c.replica()
+	c.sync(a)
+	trust := base64.StdEncoding.EncodeToString(c.trust())
+	want := []any{}
+	for _, name := range []string{"a.waterline.io", "b.waterline.io"} {
+		want = append(want, map[string]any{"name": name, "admissionReviewVersions": nil, "sideEffects": nil,
+			"ofTomorrow": "b", "clientConfig": map[string]any{"url": "https://192.0.2.1/", "ofTomorrow": "c", "caBundle": trust}})
+	}
+	object = c.server.objects[at]
+	if d := cmp.Diff(want, object["webhooks"]); d != "" || object["ofTomorrow"] != "a" {
+		t.Errorf("the configuration is %v (-want +got):\n%s", object, d)
+	}
+	second := object["webhooks"].([]any)[1].(map[string]any)
+	second["clientConfig"].(map[string]any)["caBundle"] = "b3RoZXI="
+	c.server.patches = nil
+	c.sync(a)
+	if len(c.server.patches) != 1 || strings.Contains(c.server.patches[0], "a.waterline.io") ||
+		!strings.Contains(c.server.patches[0], "b.waterline.io") {
+		t.Errorf("one webhook differs, and the patches are %q", c.server.patches)
 	}
 }
 

@@ -2,6 +2,8 @@ package certs
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"path"
@@ -9,7 +11,10 @@ import (
 	"sync"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -20,6 +25,7 @@ type apiServer struct {
 	version int
 	objects map[string]map[string]any // by path
 	writes  int
+	patches []string
 	refuse  int // a status with which everything is answered; 0: none
 }
 
@@ -48,6 +54,10 @@ func (s *apiServer) ServeHTTP(to http.ResponseWriter, r *http.Request) {
 		return
 	}
 	at := r.URL.Path
+	if r.Method == http.MethodPatch {
+		s.patch(to, r)
+		return
+	}
 	var sent map[string]any
 	if r.Method == http.MethodPost || r.Method == http.MethodPut {
 		if err := json.NewDecoder(r.Body).Decode(&sent); err != nil {
@@ -81,6 +91,37 @@ func (s *apiServer) ServeHTTP(to http.ResponseWriter, r *http.Request) {
 		return
 	}
 	json.NewEncoder(to).Encode(object)
+}
+
+// patch answers a strategic merge patch of a webhook configuration. What it does not mention stays, also what no type
+// of this test knows.
+func (s *apiServer) patch(to http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	old, found := s.objects[r.URL.Path]
+	if err != nil || !found || r.Header.Get("Content-Type") != string(types.StrategicMergePatchType) {
+		status(to, http.StatusNotFound, metav1.StatusReasonNotFound)
+		return
+	}
+	var sent struct {
+		Metadata struct{ ResourceVersion string }
+	}
+	before, err := json.Marshal(old)
+	after, bad := strategicpatch.StrategicMergePatch(before, body, admissionv1.MutatingWebhookConfiguration{})
+	var next map[string]any
+	if err := errors.Join(err, bad, json.Unmarshal(body, &sent), json.Unmarshal(after, &next)); err != nil {
+		status(to, http.StatusBadRequest, metav1.StatusReasonBadRequest)
+		return
+	}
+	if sent.Metadata.ResourceVersion != old["metadata"].(map[string]any)["resourceVersion"] {
+		status(to, http.StatusConflict, metav1.StatusReasonConflict)
+		return
+	}
+	s.version++
+	s.writes++
+	s.patches = append(s.patches, string(body))
+	next["metadata"].(map[string]any)["resourceVersion"] = strconv.Itoa(s.version)
+	s.objects[r.URL.Path] = next
+	json.NewEncoder(to).Encode(next)
 }
 
 func status(to http.ResponseWriter, code int, reason metav1.StatusReason) {

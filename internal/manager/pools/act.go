@@ -43,7 +43,7 @@ func (r *round) act(ctx context.Context) {
 	r.steps = pool.Next(&r.in)
 	r.confirm(ctx)
 	clear(r.k.heard)
-	pool.Pace(&r.in, r.steps, resizes)
+	pool.Pace(&r.in, r.steps, r.most())
 	failed := make([]error, len(r.steps))
 	inParallel(len(r.steps), func(i int) { failed[i] = r.mark(ctx, i) })
 	all := func(ctx context.Context, verb pool.Verb) {
@@ -57,7 +57,7 @@ func (r *round) act(ctx context.Context) {
 	telling, cancel := context.WithTimeout(ctx, tellWithin)
 	r.label(telling, failed)
 	r.exclude(telling, failed)
-	all(telling, pool.Resize)
+	r.resize(telling, failed)
 	cancel()
 	all(ctx, pool.CreatePod)
 	if slices.ContainsFunc(r.steps, func(s pool.Step) bool { return s.Why == pool.NothingSold }) {
@@ -250,8 +250,7 @@ func (r *round) one(ctx context.Context, i int) error {
 	case pool.Resize:
 		m, _ := pl.worker.Manager() // there is one, or it would not be resized
 		r.k.asks(pl.worker.Name, m.Total, s.Size, r.now)
-		err := r.k.engine.rm.SendResize(ctx, m.ID,
-			yarn.Resource{MemoryMiB: s.Size.MemoryMiB, VCores: s.Size.VCores}, s.Within)
+		err := r.k.engine.rm.SendResize(ctx, m.ID, resourceOf(s.Size), s.Within)
 		if err != nil {
 			return fmt.Errorf("resizing %s to %s: %w", pl.worker.Name, s.Size, err)
 		}

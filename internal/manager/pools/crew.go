@@ -46,6 +46,7 @@ type crewEngine struct {
 	spec    v1alpha1.WorkerPoolSpec
 	auth    drain.Auth
 	drainer drain.Drainer
+	dialer  *crewDialer
 	active  map[string]time.Time // by UID of its pod: when an active worker was asked last
 }
 
@@ -68,6 +69,11 @@ func (r *round) runCrew(ctx context.Context, kind *olap.Kind) {
 // drainer returns the client of the engine; nil if there is none.
 func (c *crewRound) drainer(ctx context.Context) drain.Drainer {
 	k := c.k
+	d, err := c.dialer()
+	if err != nil {
+		c.t.add(v1alpha1.ConditionCoordinatorUnreachable, notAllowed, err)
+		return nil
+	}
 	secret, err := c.secretOf(ctx, c.kind.Field, c.kind.Secret)
 	if err != nil {
 		c.t.add(v1alpha1.ConditionCoordinatorUnreachable, "NoSecret", err)
@@ -78,15 +84,18 @@ func (c *crewRound) drainer(ctx context.Context) drain.Drainer {
 		return k.crew.drainer
 	}
 	var drainer drain.Drainer
+	dialer := &crewDialer{dialer: d}
 	if err == nil {
-		drainer, err = c.kind.Drainer(auth)
+		connected := auth
+		connected.Dial = dialer.dial
+		drainer, err = c.kind.Drainer(connected)
 	}
 	if err != nil {
 		k.secretRead = time.Time{} // it may be corrected now
 		c.t.add(v1alpha1.ConditionCoordinatorUnreachable, "BadSecret", err)
 		return nil
 	}
-	k.crew = &crewEngine{*c.p.Spec.DeepCopy(), auth, drainer, nil}
+	k.crew = &crewEngine{*c.p.Spec.DeepCopy(), auth, drainer, dialer, nil}
 	return drainer
 }
 
@@ -116,6 +125,7 @@ func (c *crewRound) observe(ctx context.Context, drainer drain.Drainer) {
 func (c *crewRound) ask(ctx context.Context, drainer drain.Drainer) {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
+	c.k.crew.dialer.know(c.addresses())
 	inParallel(len(c.places), func(i int) {
 		w, runs := c.engineWorker(i)
 		switch {
@@ -137,7 +147,11 @@ func (c *crewRound) ask(ctx context.Context, drainer drain.Drainer) {
 	for _, err := range c.silent {
 		if errors.Is(err, drain.ErrCoordinator) {
 			c.in.Known = false
-			c.t.add(v1alpha1.ConditionCoordinatorUnreachable, "NoAnswer", fmt.Errorf("the coordinator of %s does not say which "+
+			reason := "NoAnswer"
+			if isNotAllowed(err) {
+				reason = notAllowed
+			}
+			c.t.add(v1alpha1.ConditionCoordinatorUnreachable, reason, fmt.Errorf("the coordinator of %s does not say which "+
 				"workers it has; workers stay as they are, and stop at their ends; check its address and user in %s, and that "+
 				"the manager can reach it: %w", c.kind.Engine, c.kind.Field, err))
 		}
@@ -158,9 +172,23 @@ func (c *crewRound) engineWorker(i int) (drain.Worker, bool) {
 	if pl.worker.Pod == nil || pl.worker.Pod.Started.IsZero() || pl.pod.ip == "" {
 		return drain.Worker{}, false
 	}
-	return drain.Worker{
-		Host: pl.host, URL: "http://" + net.JoinHostPort(pl.pod.ip, strconv.Itoa(int(c.kind.Port))),
-	}, true
+	return drain.Worker{Host: pl.host, URL: "http://" + c.address(pl)}, true
+}
+
+// address returns where the web services of a worker are.
+func (c *crewRound) address(pl *place) string {
+	return net.JoinHostPort(pl.pod.ip, strconv.Itoa(int(c.kind.Port)))
+}
+
+// addresses returns where the web services of all workers are.
+func (c *crewRound) addresses() map[string]bool {
+	all := map[string]bool{}
+	for i := range c.places {
+		if _, runs := c.engineWorker(i); runs {
+			all[c.address(&c.places[i])] = true
+		}
+	}
+	return all
 }
 
 // worker returns the input about a place.

@@ -44,8 +44,9 @@ type engine struct {
 	secret   map[string][]byte
 	rm       *yarn.RM
 	nm       *yarn.NM
-	peers    *peers      // of nm
-	admin    *yarn.Admin // nil: no graceful decommission
+	peers    *peers // of nm
+	admin    *yarn.Admin
+	single   time.Time // until then, resizes are sent one by one: the administration protocol failed
 	requests atomic.Uint64
 
 	// What was read of labels, and when. They are read again if there is doubt about them: the list of nodes, which is
@@ -58,14 +59,16 @@ type engine struct {
 
 // newEngine makes the clients. They connect when they are used. secret is the content of the pool's Secret. reason
 // names the cause of an error.
-func newEngine(spec *v1alpha1.YARNSpec, secret map[string][]byte) (e *engine, reason string, err error) {
+func newEngine(
+	spec *v1alpha1.YARNSpec, secret map[string][]byte, d *dialer,
+) (e *engine, reason string, err error) {
 	e = &engine{spec: spec.DeepCopy(), secret: secret}
-	auth, base, err := identity(spec, secret)
+	auth, base, err := identity(spec, secret, d)
 	if err == nil {
 		auth, err = auth.Shared() // the KDC gets one login for all clients
 	}
 	if err == nil { // first this client, which nothing but the Secret can be wrong for
-		e.nm, e.peers, err = nodeManagers(auth, base)
+		e.nm, e.peers, err = nodeManagers(auth, base, d.dialWorker)
 	}
 	if err != nil {
 		return nil, "BadSecret", fmt.Errorf("spec.yarn.authSecret: Secret %s: %w", spec.AuthSecret, err)
@@ -77,9 +80,6 @@ func newEngine(spec *v1alpha1.YARNSpec, secret map[string][]byte) (e *engine, re
 	if err != nil {
 		return nil, "Invalid", fmt.Errorf("spec.yarn.resourceManagers: %w", err)
 	}
-	if spec.ExcludeFile == "" {
-		return e, "", nil
-	}
 	addresses := spec.Admins
 	if len(addresses) == 0 {
 		for _, address := range spec.ResourceManagers {
@@ -90,7 +90,7 @@ func newEngine(spec *v1alpha1.YARNSpec, secret map[string][]byte) (e *engine, re
 			addresses = append(addresses, net.JoinHostPort(u.Hostname(), adminPort))
 		}
 	}
-	if e.admin, err = yarn.NewAdmin(addresses, e.rm, yarn.AdminOptions{Auth: auth}); err != nil {
+	if e.admin, err = yarn.NewAdmin(addresses, e.rm, yarn.AdminOptions{Auth: auth, Dial: d.dial}); err != nil {
 		return nil, "Invalid", fmt.Errorf("spec.yarn.admins: %w", err)
 	}
 	return e, "", nil
@@ -109,9 +109,12 @@ const (
 func userOf(spec *v1alpha1.YARNSpec) string { return cmp.Or(spec.User, "yarn") }
 
 // identity returns who the manager is to the YARN cluster, and how it connects.
-func identity(spec *v1alpha1.YARNSpec, secret map[string][]byte) (yarn.Auth, *http.Transport, error) {
+func identity(
+	spec *v1alpha1.YARNSpec, secret map[string][]byte, d *dialer,
+) (yarn.Auth, *http.Transport, error) {
 	auth := yarn.Auth{User: userOf(spec)}
 	base := http.DefaultTransport.(*http.Transport).Clone()
+	base.DialContext, base.Proxy = d.dial, nil // a proxy would connect to what the dialer does not see
 	base.MaxIdleConnsPerHost = 8
 	if spec.AuthSecret == "" {
 		return auth, base, nil
@@ -135,7 +138,7 @@ func identity(spec *v1alpha1.YARNSpec, secret map[string][]byte) (yarn.Auth, *ht
 	}
 	auth.Kerberos = &yarn.Kerberos{
 		Principal: strings.TrimSpace(string(secret[keyPrincipal])), Keytab: secret[keyKeytab], Config: secret[keyKrb5],
-		Service: strings.TrimSpace(string(secret[keyService])),
+		Service: strings.TrimSpace(string(secret[keyService])), Dial: d.dial,
 	}
 	return auth, base, nil
 }

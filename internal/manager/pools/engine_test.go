@@ -60,7 +60,7 @@ func TestSecret(t *testing.T) {
 		}
 		e, reason, err := newEngine(&v1alpha1.YARNSpec{
 			ResourceManagers: []string{"http://rm.example:8088"}, AuthSecret: "hadoop", ExcludeFile: "x",
-		}, secret)
+		}, secret, dialerOf(t))
 		if len(c.words) == 0 {
 			if err != nil || e.rm == nil || e.nm == nil || e.admin == nil {
 				t.Errorf("%s: %v", about, err)

@@ -43,6 +43,7 @@ type keeper struct {
 	warned     map[string]string       // by condition: what the last event said
 	logged     map[string]string       // by message: the error in the log
 	watched    map[string]pool.History // by node: what it had for workers
+	workers    int                     // of the round before
 
 	mu     sync.Mutex
 	shown  shown                // for the metrics
@@ -73,13 +74,19 @@ func (k *keeper) run(ctx context.Context) {
 		if !k.round(ctx) {
 			return
 		}
-		sleep(ctx, roundPause)
+		pause := pauseOf(k.workers)
+		sleep(ctx, pause)
 		select {
 		case <-ctx.Done():
 		case <-k.wake:
-		case <-time.After(roundEvery - roundPause):
+		case <-time.After(roundEvery - pause):
 		}
 	}
+}
+
+// pauseOf returns the least time between two rounds of a pool with so many workers.
+func pauseOf(workers int) time.Duration {
+	return min(max(roundPause, time.Duration(workers)*pausePerWorker), roundEvery)
 }
 
 // complain logs an error that the status cannot show. The same error is logged once until the next success.
@@ -142,6 +149,7 @@ func (k *keeper) round(ctx context.Context) bool {
 	r := &round{k: k, now: now, p: p, read: read, nodes: nodes, t: &t}
 	if kind := r.kind(); kind != nil {
 		r.runCrew(ctx, kind)
+		k.workers = len(r.places)
 		k.report(ctx, now, p, r, &t)
 		return true
 	}
@@ -149,6 +157,7 @@ func (k *keeper) round(ctx context.Context) bool {
 		r.prepare(ctx)
 	}
 	r.observe(ctx)
+	k.workers = len(r.places)
 	r.act(ctx)
 	k.report(ctx, now, p, r, &t)
 	return true

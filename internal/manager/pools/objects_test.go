@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,13 +26,18 @@ import (
 type fakeAPI struct {
 	t       *testing.T
 	objects map[string]any
+	mu      sync.Mutex
 	changes map[string]string // body by method and path
+	asked   []string          // paths of all requests
 }
 
 func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	path := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/api/v1"), "/apis")
 	w.Header().Set("Content-Type", "application/json")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, path)
 	o, found := f.objects[path]
 	switch {
 	case r.Method != http.MethodGet:

@@ -61,7 +61,15 @@ func (r *round) settings() pool.Settings {
 }
 
 // graceful reports whether workers can be decommissioned gracefully.
-func (r *round) graceful() bool { return r.p.Spec.YARN.ExcludeFile != "" && r.k.c.o.ExcludeDir != "" }
+func (r *round) graceful() bool {
+	return r.p.Spec.YARN.ExcludeFile != "" && r.k.c.o.ExcludeDir != "" && r.mayExclude()
+}
+
+// mayExclude reports whether the pool may name its exclude file.
+func (r *round) mayExclude() bool {
+	scope := r.k.c.o.Reach[r.k.namespace]
+	return scope.AllowsFile(r.p.Spec.YARN.ExcludeFile)
+}
 
 // observe builds the input of the decision.
 func (r *round) observe(ctx context.Context) {
@@ -115,13 +123,18 @@ func (r *round) observe(ctx context.Context) {
 // lookAtRM reads what the ResourceManager shows, and notes which one is active.
 func (r *round) lookAtRM(ctx context.Context) {
 	k := r.k
+	d, err := r.dialer()
+	if err != nil {
+		r.t.add(v1alpha1.ConditionRMUnreachable, notAllowed, err)
+		return
+	}
 	secret, err := r.secret(ctx)
 	if err != nil {
 		r.t.add(v1alpha1.ConditionRMUnreachable, "NoSecret", err)
 		return
 	}
 	if k.engine == nil || !reflect.DeepEqual(k.engine.spec, r.p.Spec.YARN) || !reflect.DeepEqual(k.engine.secret, secret) {
-		e, reason, err := newEngine(r.p.Spec.YARN, secret)
+		e, reason, err := newEngine(r.p.Spec.YARN, secret, d)
 		if err != nil {
 			k.secretRead = time.Time{} // it may be corrected now
 			r.t.add(v1alpha1.ConditionRMUnreachable, reason, err)
@@ -195,6 +208,8 @@ func causeOf(err error) (reason, fix string) {
 	var status *yarn.StatusError
 	var login *yarn.KerberosError
 	switch {
+	case isNotAllowed(err):
+		return notAllowed, "the administrator of the cluster says what pools may reach"
 	case errors.As(err, &login):
 		return "LoginFailed", "check the Secret of spec.yarn.authSecret, and the KDC"
 	case errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden):
@@ -221,6 +236,12 @@ func (r *round) lookAtExcludes(ctx context.Context) {
 		r.t.add(v1alpha1.ConditionExcludeFailed, "NoDirectory", errors.New("spec.yarn.excludeFile is set, and the manager "+
 			"has no directory of exclude files, so workers are not decommissioned gracefully; set the chart's value "+
 			"manager.pools.excludeVolume, or leave excludeFile out"))
+		return
+	}
+	if !r.mayExclude() {
+		r.t.add(v1alpha1.ConditionExcludeFailed, notAllowed, fmt.Errorf("pools of namespace %s may not use the exclude file "+
+			"%s, so workers are not decommissioned gracefully; add it to the chart's value "+
+			"manager.pools.allow.%[1]s.excludeFiles, or leave excludeFile out", k.namespace, name))
 		return
 	}
 	f := excludeFile{k.c.o.ExcludeDir, name}

@@ -72,7 +72,7 @@ func serveNM(t *testing.T, ip, answer string) (e *engine, stop func()) {
 // nmEngine returns an engine that can only ask NodeManagers.
 func nmEngine(t *testing.T) *engine {
 	t.Helper()
-	nm, peers, err := nodeManagers(yarn.Auth{}, http.DefaultTransport.(*http.Transport))
+	nm, peers, err := nodeManagers(yarn.Auth{}, http.DefaultTransport.(*http.Transport), anywhere(t).dialWorker)
 	if err != nil {
 		t.Fatal(err)
 	}

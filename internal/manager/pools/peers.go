@@ -27,6 +27,7 @@ const (
 // Kerberos principal have too. The connection goes to the address of its pod, which needs no DNS, and which is the
 // pod's own, whatever the name resolves to.
 type peers struct {
+	connect   func(ctx context.Context, network, address string) (net.Conn, error)
 	mu        sync.Mutex
 	addresses map[string]string
 }
@@ -49,12 +50,14 @@ func (p *peers) dial(ctx context.Context, network, hostPort string) (net.Conn, e
 	if !known {
 		return nil, fmt.Errorf("connecting to %s: the address of its pod is not known", hostPort)
 	}
-	return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort(address, port))
+	return p.connect(ctx, network, net.JoinHostPort(address, port))
 }
 
 // nodeManagers returns a client of NodeManagers. A connection is used once: the next pod of a host has another address.
-func nodeManagers(auth yarn.Auth, base *http.Transport) (*yarn.NM, *peers, error) {
-	p, transport := &peers{addresses: map[string]string{}}, base.Clone()
+func nodeManagers(
+	auth yarn.Auth, base *http.Transport, connect func(ctx context.Context, network, address string) (net.Conn, error),
+) (*yarn.NM, *peers, error) {
+	p, transport := &peers{connect: connect, addresses: map[string]string{}}, base.Clone()
 	transport.DialContext, transport.DisableKeepAlives, transport.Proxy = p.dial, true, nil
 	nm, err := yarn.NewNM(yarn.HTTPOptions{
 		Auth: auth, Transport: transport, Timeout: askOne, MaxAnswer: maxNMAnswer, MaxWhole: maxWhole,

@@ -131,14 +131,15 @@ func TestSecureNodeManagers(t *testing.T) {
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.TLSClientConfig = &tls.Config{RootCAs: roots}
 	var err error
-	if e.nm, e.peers, err = nodeManagers(yarn.Auth{}, base); err != nil {
+	if e.nm, e.peers, err = nodeManagers(yarn.Auth{}, base, anywhere(t).dialWorker); err != nil {
 		t.Fatal(err)
 	}
 	r.ask(t.Context())
 	if got := r.listed(); !slices.Equal(got, []int{2}) || asked != net.JoinHostPort(host, fmt.Sprint(securePort)) {
 		t.Errorf("listed %v, asked as %q", got, asked)
 	}
-	e.nm, e.peers, err = nodeManagers(yarn.Auth{}, http.DefaultTransport.(*http.Transport)) // it trusts nobody
+	e.nm, e.peers, err = nodeManagers(yarn.Auth{}, http.DefaultTransport.(*http.Transport), // it trusts nobody
+		anywhere(t).dialWorker)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
+	"github.com/waterline-io/waterline/internal/decide/cluster/reach"
 	"github.com/waterline-io/waterline/internal/golden"
 	"github.com/waterline-io/waterline/internal/manager/admit"
 	"github.com/waterline-io/waterline/internal/observe/kube"
@@ -34,8 +35,12 @@ func podCase(t *testing.T, content string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	scopes, err := reach.Scopes([]string{p.Namespace}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	c := New(Options{
-		ClusterDomain: "cluster.local", ExcludeDir: "/exclude", Namespaces: []string{p.Namespace},
+		Reach: scopes, ClusterDomain: "cluster.local", ExcludeDir: "/exclude", Namespaces: []string{p.Namespace},
 		GuardImage: "waterline/guard:dev", Log: slog.New(slog.DiscardHandler),
 		Batch: func(pod *corev1.Pod) (*corev1.Pod, bool) {
 			batch, _ := admit.Rules{Ours: true}.Mutate(pod, nil)

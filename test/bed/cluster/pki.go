@@ -107,6 +107,7 @@ func writePKI(p paths) error {
 		func() error {
 			return ca.issue(p, "apiserver-kubelet", "kube-apiserver-kubelet-client", "system:masters")
 		},
+		func() error { return ca.issue(p, "webhooks", WebhookUser, "") },
 		func() error {
 			return ca.issue(p, "kubelet-server", "system:node:"+NodeName, "system:nodes", NodeName, p.address)
 		},

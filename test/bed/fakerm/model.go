@@ -60,6 +60,7 @@ type Worker struct {
 type Count struct {
 	Requests  int
 	Posts     int // among them, those that change something
+	Calls     int // of the administration protocol
 	Resizes   int // that changed a total
 	Started   int // containers
 	Killed    int // containers that the ResourceManager killed, because they did not fit at the deadline

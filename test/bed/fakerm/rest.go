@@ -229,15 +229,22 @@ func (r *RM) resize(w http.ResponseWriter, req *http.Request, id string) {
 	if n == nil {
 		return
 	}
-	now, to := time.Now(), Size{body.Resource.Memory, body.Resource.VCores}
-	if to != n.total && !r.faults.NoEffect {
-		r.count.Resizes++
-		n.set, n.last = now, n.set
-		n.total, n.told, n.unsettled = to, now.Add(r.o.Heartbeat), now.Add(r.o.Unsettled)
-		n.deadline = now.Add(time.Duration(body.Timeout) * time.Millisecond)
-		r.tick(n, now) // a deadline of 0 kills at once
-	}
+	to := Size{body.Resource.Memory, body.Resource.VCores}
+	r.set(n, to, time.Duration(body.Timeout)*time.Millisecond)
 	answer(w, map[string]any{"resourceInfo": amount(n.total)})
+}
+
+// set gives a node a new total.
+func (r *RM) set(n *node, to Size, within time.Duration) {
+	if to == n.total || r.faults.NoEffect {
+		return
+	}
+	now := time.Now()
+	r.count.Resizes++
+	n.set, n.last = now, n.set
+	n.total, n.told, n.unsettled = to, now.Add(r.o.Heartbeat), now.Add(r.o.Unsettled)
+	n.deadline = now.Add(within)
+	r.tick(n, now) // a deadline of 0 kills at once
 }
 
 // NodeManager returns the web services of the NodeManager of a host, which registers under another host if as is set.
