@@ -30,15 +30,6 @@ type ImpalaSpec struct {
 	// own. Default: none.
 	// +kubebuilder:validation:MaxLength=253
 	AuthSecret string `json:"authSecret,omitempty"`
-	// Image is the container image of an executor, of the coordinator's version.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=512
-	Image string `json:"image"`
-	// Command starts impalad in the image; the pool adds flags to it. Its process must become the first of the
-	// container. Default: what the image says.
-	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MaxLength=1024
-	Command []string `json:"command,omitempty"`
 	// ConfigMap is the name of a ConfigMap of the pool's namespace with the files of /opt/impala/conf, such as
 	// hive-site.xml and core-site.xml. Default: none.
 	// +kubebuilder:validation:MaxLength=253

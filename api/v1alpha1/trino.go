@@ -21,15 +21,6 @@ type TrinoSpec struct {
 	// Default: none.
 	// +kubebuilder:validation:MaxLength=253
 	AuthSecret string `json:"authSecret,omitempty"`
-	// Image is the container image of Trino, of the coordinator's version.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=512
-	Image string `json:"image"`
-	// Command starts Trino in the image with the configuration in /etc/trino. Its process must become the first of the
-	// container, and end when Trino ends. Default: what the image says.
-	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MaxLength=1024
-	Command []string `json:"command,omitempty"`
 	// ConfigMap is the name of a ConfigMap of the pool's namespace with further files of /etc/trino, such as jvm.config
 	// and log.properties. The pool writes config.properties and node.properties itself. Default: none.
 	// +kubebuilder:validation:MaxLength=253

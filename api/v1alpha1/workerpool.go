@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -40,7 +41,7 @@ type WorkerPoolList struct {
 }
 
 // WorkerPoolSpec is the specification of a [WorkerPool].
-// +kubebuilder:validation:XValidation:rule="!has(self.identity) || !has(self.identity.network) || self.identity.network != 'Host' || !has(self.count)",message="identity.network Host needs one worker on each node: leave count out"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.hostNetwork) || !self.template.spec.hostNetwork || !has(self.count)",message="template.spec.hostNetwork needs one worker on each node: leave count out"
 // +kubebuilder:validation:XValidation:rule="!has(self.identity) || !has(self.identity.addresses) || has(self.count) && self.identity.addresses.size() >= self.count",message="identity.addresses needs count, and an address for each worker"
 // +kubebuilder:validation:XValidation:rule="!has(self.windows) || self.windows.all(w, w.start == w.end || has(w.drainBefore) && duration(w.drainBefore) > duration('0s'))",message="each of windows needs drainBefore, in which its workers drain"
 // +kubebuilder:validation:XValidation:rule="!has(self.yarn) || quantity(string(self.size.floor.cpu)).asApproximateFloat() * (has(self.yarn.vcoresPerCPU) ? quantity(string(self.yarn.vcoresPerCPU)).asApproximateFloat() : 1.0) >= 1.0 && quantity(string(self.size.floor.memory)).compareTo(quantity('1Mi')) >= 0",message="size.floor must be worth 1 vcore and 1Mi at least, and not be below the scheduler's minimum allocation"
@@ -79,8 +80,20 @@ type WorkerPoolSpec struct {
 	Drain DrainSpec `json:"drain,omitempty"`
 	// Identity is how workers are named and addressed.
 	Identity *IdentitySpec `json:"identity,omitempty"`
-	// Pod is what the workers' pods have besides.
-	Pod *WorkerPodSpec `json:"pod,omitempty"`
+	// Template is the pod of a worker. Its container worker runs the engine, from an image with the version of the
+	// cluster that it joins; its command is yarn nodemanager by default, and for other engines what the image says. The
+	// pool sets its resources, and adds ports, variables, configuration, and a hook that drains. Its first process must be
+	// that of the engine, so that signals reach it. Other containers stay as they are, and must request cpu and memory. A
+	// volume work holds what workers write, by default an emptyDir. The pods run as user 1000 unless it says otherwise,
+	// never as root. Default of priorityClassName: waterline-worker, for which the cluster autoscaler adds no node. Its
+	// fields are those of kubectl explain pod; fields that the pool decides or that are not safe are refused.
+	// +kubebuilder:validation:XValidation:rule="self.spec.containers.exists_one(c, c.name == 'worker' && has(c.image) && c.image != '')",message="spec.containers needs one container with the name worker and an image: it runs the engine"
+	// +kubebuilder:validation:XValidation:rule="self.spec.containers.all(c, c.name != 'worker' || !has(c.resources) || !has(c.resources.requests) && !has(c.resources.limits))",message="leave the resources of the container worker out: spec.size and spec.yarn.overhead say what it requests"
+	// +kubebuilder:validation:XValidation:rule="self.spec.containers.all(c, c.name != 'worker' || !has(c.lifecycle) || !has(c.lifecycle.preStop) && !has(c.lifecycle.stopSignal))",message="leave preStop and stopSignal of the container worker out: the pool's own hook drains it"
+	// +kubebuilder:validation:XValidation:rule="self.spec.containers.all(c, c.name == 'worker' || has(c.resources) && has(c.resources.requests) && 'cpu' in c.resources.requests && 'memory' in c.resources.requests)",message="write resources.requests with cpu and memory for each of spec.containers besides worker: the pod requests them of the slack too"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec.initContainers) || self.spec.initContainers.all(c, has(c.resources) && has(c.resources.requests) && 'cpu' in c.resources.requests && 'memory' in c.resources.requests)",message="write resources.requests with cpu and memory for each of spec.initContainers: the pod requests them of the slack too"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec.volumes) || self.spec.volumes.all(v, v.name != 'work' || has(v.emptyDir) || has(v.ephemeral) || has(v.hostPath))",message="the volume work must be an emptyDir, ephemeral or hostPath: each worker writes to one of its own"
+	Template corev1.PodTemplateSpec `json:"template"`
 }
 
 // YARNSpec describes NodeManagers and the YARN cluster that they join.
@@ -120,16 +133,6 @@ type YARNSpec struct {
 	// shrunk to its floor, and stops when its containers have ended. Hosts of others in the file stay. Default: none.
 	// +kubebuilder:validation:MaxLength=128
 	ExcludeFile string `json:"excludeFile,omitempty"`
-	// Image is the container image of the NodeManager, with Hadoop and Java. It must be the version of the
-	// ResourceManager, or one that it accepts.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=512
-	Image string `json:"image"`
-	// Command starts the NodeManager in the image. Its process must become the first of the container, so that signals
-	// reach it. Default: yarn nodemanager.
-	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MaxLength=1024
-	Command []string `json:"command,omitempty"`
 	// ConfigMap is the name of a ConfigMap of the pool's namespace with Hadoop's configuration, such as core-site.xml,
 	// yarn-site.xml and log4j.properties. What the pool sets itself (name, ports, size, directories) goes before its
 	// yarn-site.xml. Default: none.
@@ -139,10 +142,6 @@ type YARNSpec struct {
 	// remote shuffle, or yarn.nodemanager.local-dirs on volumes of the pod. At most 128.
 	// +kubebuilder:validation:MaxProperties=128
 	Properties map[string]string `json:"properties,omitempty"`
-	// Environment are variables of the NodeManager's container besides those that the pool sets, such as
-	// YARN_NODEMANAGER_OPTS. At most 64.
-	// +kubebuilder:validation:MaxProperties=64
-	Environment map[string]string `json:"environment,omitempty"`
 	// VCoresPerCPU is the number of vcores that one CPU is worth, from 0.1 to 100. Default 1.
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('100m')) >= 0 && quantity(string(self)).compareTo(quantity('100')) <= 0",message="write a number from 0.1 to 100"
 	VCoresPerCPU *resource.Quantity `json:"vcoresPerCPU,omitempty"`
@@ -262,13 +261,10 @@ type DrainSpec struct {
 	Timeout string `json:"timeout,omitempty"`
 }
 
-// IdentitySpec is how workers are named and addressed. The name of a worker stays over all of its pods.
+// IdentitySpec is how workers are named and addressed. The name of a worker stays over all of its pods. It is
+// WORKER.POOL.NAMESPACE.svc.CLUSTERDOMAIN, which the cluster that it joins and all who use its containers must resolve.
+// With hostNetwork in the template, it is the name of its node.
 type IdentitySpec struct {
-	// Network is Pod (the default): a worker has the host name WORKER.POOL.NAMESPACE.svc.CLUSTERDOMAIN, which the
-	// ResourceManager and all who use its containers must resolve. Or Host: it uses the node's network, and the node's
-	// name is its host name.
-	// +kubebuilder:validation:Enum=Pod;Host
-	Network string `json:"network,omitempty"`
 	// Addresses are fixed IP addresses, one for each of count workers, where the CNI can assign them.
 	// +kubebuilder:validation:MaxItems=1000
 	// +kubebuilder:validation:items:MaxLength=45
@@ -284,85 +280,6 @@ type IdentitySpec struct {
 	// +kubebuilder:validation:MaxLength=20
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}[hms]){1,3}$`
 	CoolDown string `json:"coolDown,omitempty"`
-}
-
-// WorkerPodSpec is what the pods of workers have besides what the pool sets.
-type WorkerPodSpec struct {
-	// Labels are added to the pods. At most 32.
-	// +kubebuilder:validation:MaxProperties=32
-	Labels map[string]LabelValue `json:"labels,omitempty"`
-	// Annotations are added to the pods, for example waterline.io/cpu-share. At most 32.
-	// +kubebuilder:validation:MaxProperties=32
-	Annotations map[string]string `json:"annotations,omitempty"`
-	// PriorityClassName of the pods. Default: waterline-worker, and then the cluster autoscaler adds no node for a
-	// worker that waits.
-	// +kubebuilder:validation:MaxLength=253
-	PriorityClassName string `json:"priorityClassName,omitempty"`
-	// ServiceAccountName of the pods. They get no token. Default: the default one of the namespace.
-	// +kubebuilder:validation:MaxLength=253
-	ServiceAccountName string `json:"serviceAccountName,omitempty"`
-	// ImagePullSecrets are names of Secrets for the image. At most 8.
-	// +kubebuilder:validation:MaxItems=8
-	// +kubebuilder:validation:items:MaxLength=253
-	ImagePullSecrets []string `json:"imagePullSecrets,omitempty"`
-	// Disk is the most that the pod may write to its local directories and logs, such as 200Gi. The kubelet evicts a pod
-	// that writes more. Default: no limit.
-	Disk *resource.Quantity `json:"disk,omitempty"`
-	// RunAsUser is the user and group id of the worker's processes. It is not root, so the pods meet the
-	// level restricted of Pod Security, and LinuxContainerExecutor does not work. Default 1000.
-	// +kubebuilder:validation:Minimum=1
-	RunAsUser *int64 `json:"runAsUser,omitempty"`
-	// Volumes are mounted into the NodeManager's container, for example for its local directories; at most 32.
-	// +kubebuilder:validation:MaxItems=32
-	// +listType=map
-	// +listMapKey=name
-	Volumes []VolumeSpec `json:"volumes,omitempty"`
-	// Tolerations are taints of nodes that the pods tolerate, by key and effect; at most 16.
-	// +kubebuilder:validation:MaxItems=16
-	Tolerations []TolerationSpec `json:"tolerations,omitempty"`
-}
-
-// VolumeSpec is a volume of a pod, and where it is mounted.
-// +kubebuilder:validation:XValidation:rule="[has(self.persistentVolumeClaim), has(self.configMap), has(self.secret), has(self.hostPath)].filter(x, x).size() == 1",message="write exactly one of persistentVolumeClaim, configMap, secret and hostPath"
-// +kubebuilder:validation:XValidation:rule="!(self.name in ['conf', 'work', 'catalogs', 'guard'])",message="conf, work, catalogs and guard are volumes of the pool itself: write another name"
-type VolumeSpec struct {
-	// Name of the volume.
-	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	Name string `json:"name"`
-	// MountPath is the directory at which it is mounted.
-	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:Pattern=`^/[^:]+$`
-	MountPath string `json:"mountPath"`
-	// ReadOnly mounts it read-only.
-	ReadOnly bool `json:"readOnly,omitempty"`
-	// PersistentVolumeClaim is the name of a claim that all workers mount.
-	// +kubebuilder:validation:MaxLength=253
-	PersistentVolumeClaim string `json:"persistentVolumeClaim,omitempty"`
-	// ConfigMap is the name of a ConfigMap.
-	// +kubebuilder:validation:MaxLength=253
-	ConfigMap string `json:"configMap,omitempty"`
-	// Secret is the name of a Secret.
-	// +kubebuilder:validation:MaxLength=253
-	Secret string `json:"secret,omitempty"`
-	// HostPath is a directory of the node, such as a disk for local directories. Pod Security admits it at the level
-	// privileged only.
-	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:Pattern=`^/`
-	HostPath string `json:"hostPath,omitempty"`
-}
-
-// TolerationSpec tolerates taints of nodes.
-type TolerationSpec struct {
-	// Key of the taint.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=317
-	Key string `json:"key"`
-	// Value of the taint. Default: any value.
-	Value LabelValue `json:"value,omitempty"`
-	// Effect of the taint. Default: any effect.
-	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
-	Effect string `json:"effect,omitempty"`
 }
 
 // WorkerPoolStatus is the state of a pool. Phases and reasons are single words, which docs/yarn.md and docs/olap.md

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,8 +29,9 @@ func (y *yard) testHost(t *testing.T) {
 	p.Start(fakerm.Worker{Host: "host-0:8041", Size: fixed})
 	y.offer(t, "host-0", "host", cpuMemory(9, 17))
 	y.offer(t, "host-1", "host", cpuMemory(9, 17))
-	y.create(t, specOf("host", p.address, `, identity: {network: Host, coolDown: 1s}, `+
-		`size: {ceiling: {cpu: 2, memory: 4Gi}, pause: 1s, follow: {window: 0s}}, drain: {grace: 10s, timeout: 10s}`))
+	manifest := specOf("host", p.address, `, identity: {coolDown: 1s}, `+
+		`size: {ceiling: {cpu: 2, memory: 4Gi}, pause: 1s, follow: {window: 0s}}, drain: {grace: 10s, timeout: 10s}`)
+	y.create(t, strings.Replace(manifest, "containers:", "hostNetwork: true, containers:", 1))
 	y.complains(t, "host", v1alpha1.ConditionStepsFailed, "StepFailed", "PodSecurity", "hostNetwork=true")
 	kubectl(t, "label", "namespace", poolNamespace, "pod-security.kubernetes.io/enforce=privileged")
 	defer kubectl(t, "label", "namespace", poolNamespace, "pod-security.kubernetes.io/enforce-")

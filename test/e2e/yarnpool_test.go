@@ -95,14 +95,19 @@ spec:
     resourceManagers: [%s]
     user: root
     label: {name: %s}
-    image: %s
     configMap: %s
-    environment: {YARN_NODEMANAGER_OPTS: -XX:+UseSerialGC -XX:TieredStopAtLevel=1}
     vcoresPerCPU: "10"
     overhead: {cpu: 100m, memory: 512Mi}
     %s
-  pod: {volumes: [{name: shared, mountPath: /shared, persistentVolumeClaim: shared}]}
-`, hadoopNamespace, p.RMURL(), hadoop.Label, hadoop.Image, hadoop.ConfigMap, spec)
+  template:
+    spec:
+      containers:
+        - name: worker
+          image: %s
+          env: [{name: YARN_NODEMANAGER_OPTS, value: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}]
+          volumeMounts: [{name: shared, mountPath: /shared}]
+      volumes: [{name: shared, persistentVolumeClaim: {claimName: shared}}]
+`, hadoopNamespace, p.RMURL(), hadoop.Label, hadoop.ConfigMap, spec, hadoop.Image)
 	if out, err := tryApply(manifest); err != nil {
 		p.t.Fatalf("%s: %v", out, err)
 	}

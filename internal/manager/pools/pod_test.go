@@ -93,9 +93,9 @@ func TestRow(t *testing.T) {
 		want       podRow
 	}{
 		{"waiting", `{status: {conditions: [{type: PodScheduled, status: "False", message: no node}]}}`, podRow{waits: "no node"}},
-		{"no image", `{status: {containerStatuses: [{name: nodemanager, state: {waiting: {reason: ErrImagePull, message: none}}}]}}`,
+		{"no image", `{status: {containerStatuses: [{name: worker, state: {waiting: {reason: ErrImagePull, message: none}}}]}}`,
 			podRow{waits: "ErrImagePull: none"}},
-		{"starting", `{status: {containerStatuses: [{name: nodemanager, state: {waiting: {reason: ContainerCreating}}}]}}`, podRow{}},
+		{"starting", `{status: {containerStatuses: [{name: worker, state: {waiting: {reason: ContainerCreating}}}]}}`, podRow{}},
 		{"over", `{status: {phase: Failed}}`, podRow{over: true}},
 		{"marked", `{metadata: {annotations: {waterline.io/pool-marks: '` + encode(marks) + `'}}}`, podRow{marks: marks}},
 		{"marked by somebody", `{metadata: {annotations: {waterline.io/pool-marks: "{"}}}`, podRow{}},

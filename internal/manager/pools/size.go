@@ -30,7 +30,7 @@ func (r *podRow) readSize(p *corev1.Pod) {
 	}
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]
-		if c.Name != container {
+		if c.Name != v1alpha1.WorkerContainer {
 			continue
 		}
 		add(c)
@@ -84,7 +84,7 @@ func (r *round) newTemplate() string {
 	}
 	y.Label, y.Admins, y.AuthSecret, y.ExcludeFile = v1alpha1.NodeLabelSpec{}, nil, "", ""
 	content, err := json.Marshal([]any{
-		y, id, r.p.Spec.Pod, r.read.Floor, r.read.Ceiling, r.read.Overhead, r.read.VCoresPerCPU,
+		y, id, r.p.Spec.Template, r.read.Floor, r.read.Ceiling, r.read.Overhead, r.read.VCoresPerCPU,
 		r.read.Drain, r.graceful(),
 	})
 	if err != nil {

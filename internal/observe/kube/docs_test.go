@@ -111,6 +111,7 @@ func TestReadEngine(t *testing.T) {
 		{v1alpha1.WorkerPoolSpec{Trino: trino, Drain: v1alpha1.DrainSpec{Timeout: "59s"}}, 0, "write 1m0s or more"},
 		{v1alpha1.WorkerPoolSpec{Trino: trino, Drain: v1alpha1.DrainSpec{Timeout: "60s"}}, 30 * time.Second, ""},
 	} {
+		test.spec.Template = workerTemplate()
 		read, err := ReadWorkerPool(&v1alpha1.WorkerPool{Spec: test.spec})
 		switch {
 		case test.word == "" && (err != nil || read.GracePeriod != test.grace):

@@ -21,6 +21,7 @@ type WorkerPool struct {
 	Floor, Ceiling, Step, Overhead model.Amount
 	VCoresPerCPU                   float64
 	Pause, Window, Grace, Drain    time.Duration
+	Beside                         model.Amount // requests of the template's containers beside the worker
 	CoolDown                       time.Duration
 	Waves                          int
 	WaveInterval                   time.Duration
@@ -69,6 +70,7 @@ func ReadWorkerPool(p *v1alpha1.WorkerPool) (WorkerPool, error) {
 		Grace:        c.duration("spec.drain.grace", s.Drain.Grace, time.Minute),
 		Drain:        c.duration("spec.drain.timeout", s.Drain.Timeout, 30*time.Minute),
 		CoolDown:     time.Minute,
+		Beside:       c.template(&s.Template),
 		Waves:        1,
 	}
 	pool.Ceiling = pool.Floor
@@ -92,6 +94,9 @@ func ReadWorkerPool(p *v1alpha1.WorkerPool) (WorkerPool, error) {
 	if s.Ramp != nil {
 		pool.Waves = int(c.within("spec.ramp.waves", int64(max(s.Ramp.Waves, 1)), 1, 100, "a number"))
 		pool.WaveInterval = c.duration("spec.ramp.interval", s.Ramp.Interval, 0)
+	}
+	if s.Template.Spec.HostNetwork && s.Count != nil {
+		c.bad("spec.template.spec.hostNetwork", true, "leave count out: each node has one worker then")
 	}
 	if s.Identity != nil {
 		pool.CoolDown = c.duration("spec.identity.coolDown", s.Identity.CoolDown, pool.CoolDown)

@@ -77,7 +77,7 @@ func TestWindowOfPool(t *testing.T) {
 		{&v1alpha1.FollowSpec{Window: "soon"}, 0, "spec.size.follow.window"},
 	} {
 		p := &v1alpha1.WorkerPool{}
-		p.Spec.YARN = &v1alpha1.YARNSpec{}
+		p.Spec.YARN, p.Spec.Template = &v1alpha1.YARNSpec{}, workerTemplate()
 		p.Spec.Size.Follow = c.follow
 		read, err := ReadWorkerPool(p)
 		switch {

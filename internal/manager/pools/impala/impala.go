@@ -40,7 +40,7 @@ func Kind(spec *v1alpha1.ImpalaSpec, grace, within time.Duration, memory int64) 
 			return impala.New(impala.Options{Coordinator: spec.Coordinator, Web: web, Auth: auth})
 		},
 		Least: grace + stops,
-		Image: spec.Image, Command: spec.Command, Port: port, Dir: dir, Given: spec.ConfigMap, Work: work,
+		Port:  port, Dir: dir, Given: spec.ConfigMap, Work: work,
 		// impalad shuts down in order on this signal, within --shutdown_deadline_s.
 		Hook: "kill -s RTMIN 1\n",
 	}

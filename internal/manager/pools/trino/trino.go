@@ -34,7 +34,7 @@ func Kind(spec *v1alpha1.TrinoSpec, grace time.Duration) *olap.Kind {
 		Engine: "Trino", Field: "spec.trino", User: user, Secret: spec.AuthSecret,
 		Drainer: func(auth drain.Auth) (drain.Drainer, error) { return trino.New(spec.Coordinator, auth) },
 		Least:   2*grace + stops,
-		Image:   spec.Image, Command: spec.Command, Port: port, Dir: dir, Given: spec.ConfigMap,
+		Port:    port, Dir: dir, Given: spec.ConfigMap,
 		Catalogs: spec.Catalogs, CatalogsDir: catalogs, Work: work,
 		Defaults: map[string]string{
 			"jvm.config": jvm,
