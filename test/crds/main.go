@@ -1,8 +1,10 @@
 // Command crds completes the custom resource definition of WorkerPool, which controller-gen made: it adds the rules of
-// its pod template. Its argument is the folder of the definitions.
+// its pod template, and writes the defaults of the definition into a file, for documents that no API server has seen.
+// Its arguments are the folder of the definitions and that file.
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,17 +17,18 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: crds DIR")
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: crds DIR DEFAULTS")
 		os.Exit(2)
 	}
 	path := filepath.Join(os.Args[1], "waterline.io_workerpools.yaml")
+	var defaults []byte
 	content, err := os.ReadFile(path)
 	if err == nil {
-		content, err = complete(content)
+		content, defaults, err = complete(content)
 	}
 	if err == nil {
-		err = os.WriteFile(path, content, 0o644)
+		err = errors.Join(os.WriteFile(path, content, 0o644), os.WriteFile(os.Args[2], defaults, 0o644))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "crds:", err)
@@ -36,22 +39,24 @@ func main() {
 type schema = map[string]any
 
 // complete returns the definition with the rules of the template, and without the descriptions of fields that
-// Kubernetes explains: kubectl explain pod.spec has them, and they are three quarters of the template's schema.
-func complete(content []byte) ([]byte, error) {
+// Kubernetes explains: kubectl explain pod.spec has them, and they are three quarters of the template's schema. It also
+// returns the defaults of the spec.
+func complete(content []byte) (crds, defaults []byte, err error) {
 	var crd schema
 	if err := yaml.Unmarshal(content, &crd); err != nil {
-		return nil, fmt.Errorf("reading the definition: %w", err)
+		return nil, nil, fmt.Errorf("reading the definition: %w", err)
 	}
 	spec, _ := crd["spec"].(schema)
 	versions, _ := spec["versions"].([]any)
 	if len(versions) != 1 {
-		return nil, fmt.Errorf("the definition has %d versions", len(versions))
+		return nil, nil, fmt.Errorf("the definition has %d versions", len(versions))
 	}
 	version, _ := versions[0].(schema)
-	template, err := find(version, "schema.openAPIV3Schema.properties.spec.properties.template")
+	fields, err := find(version, "schema.openAPIV3Schema.properties.spec.properties")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	template, _ := fields["template"].(schema)
 	inner, _ := template["properties"].(schema)
 	for _, field := range inner {
 		silence(field)
@@ -67,13 +72,37 @@ func complete(content []byte) ([]byte, error) {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	out, err := yaml.Marshal(crd)
+	crds, err = yaml.Marshal(crd)
 	if err != nil {
-		return nil, fmt.Errorf("writing the definition: %w", err)
+		return nil, nil, fmt.Errorf("writing the definition: %w", err)
 	}
-	return append([]byte("---\n"), out...), nil
+	delete(fields, "template") // its defaults are those of Kubernetes
+	defaults, err = json.MarshalIndent(defaultsOf(fields), "", "  ")
+	if err != nil {
+		return nil, nil, fmt.Errorf("writing the defaults: %w", err)
+	}
+	return append([]byte("---\n"), crds...), append(defaults, '\n'), nil
+}
+
+// node is a field with a default, or with fields that have one.
+type node struct {
+	Default any             `json:"default,omitempty"`
+	Fields  map[string]node `json:"fields,omitempty"`
+}
+
+// defaultsOf returns the fields of a schema that have defaults.
+func defaultsOf(properties schema) map[string]node {
+	all := map[string]node{}
+	for name, s := range properties {
+		s, _ := s.(schema)
+		inner, _ := s["properties"].(schema)
+		if n := (node{s["default"], defaultsOf(inner)}); n.Default != nil || len(n.Fields) > 0 {
+			all[name] = n
+		}
+	}
+	return all
 }
 
 // bounds are the longest lists. The API server estimates the cost of a rule by the length of the lists around it, and

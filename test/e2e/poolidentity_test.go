@@ -66,7 +66,7 @@ func (y *yard) testFixed(t *testing.T) {
 	for i := range 3 {
 		y.offer(t, fmt.Sprintf("fixed-%d", i), "fixed", cpuMemory(9, 17))
 	}
-	y.create(t, specOf("fixed", p.address, `, count: 2, identity: {coolDown: 1s, addresses: [192.0.2.1, 192.0.2.2], `+
+	y.create(t, specOf("fixed", p.address, `, replicas: 2, identity: {coolDown: 1s, addresses: [192.0.2.1, 192.0.2.2], `+
 		`addressAnnotations: {bed/ips: '["{address}"]', bed/ip: "{address}"}}, drain: {grace: 10s, timeout: 10s}`))
 	y.active(t, "fixed", 2)
 	addressed := func(name, address string) corev1.Pod {
@@ -88,7 +88,7 @@ func (y *yard) testFixed(t *testing.T) {
 	})
 	addressed("fixed-0", "192.0.2.1")
 	y.active(t, "fixed", 2)
-	if status := y.request(http.MethodPatch, poolPath+"fixed", `{"spec":{"count":1}}`); status != http.StatusOK {
+	if status := y.request(http.MethodPatch, poolPath+"fixed", `{"spec":{"replicas":1}}`); status != http.StatusOK {
 		t.Fatalf("status %d", status)
 	}
 	y.becomes(t, "fixed", "one worker", func(p *v1alpha1.WorkerPool) bool {

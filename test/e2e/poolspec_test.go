@@ -26,7 +26,7 @@ func TestAPIPoolSpecs(t *testing.T) {
 	const worker = `{name: worker, image: hadoop}`
 	apply := func(name, spec string) (string, error) {
 		if !strings.Contains(spec, "template:") {
-			spec += `, template: {spec: {containers: [` + worker + `]}}`
+			spec = `template: {spec: {containers: [` + worker + `]}}, ` + spec
 		}
 		return withManifest(fmt.Sprintf("{apiVersion: waterline.io/v1alpha1, kind: WorkerPool, metadata: {name: %s, "+
 			"namespace: specs}, spec: {%s}}", name, spec), "create", "--dry-run=server", "-o", "json")
@@ -36,19 +36,21 @@ func TestAPIPoolSpecs(t *testing.T) {
 		"numbers":      yarn + `, size: {floor: {cpu: 2, memory: 2147483648}, ceiling: {cpu: 4, memory: 4Gi}}`,
 		"all of size": `yarn: {` + rm + `, ` + label + `, vcoresPerCPU: "2"}, size: {floor: {cpu: 500m, memory: 1Gi}, ` +
 			`step: {cpu: 1, memory: 1Gi}, pause: 1m30s}`,
-		"a window":           window(`, drainBefore: 30m`),
-		"a window for ever":  yarn + `, windows: [{name: a, start: "00:00", end: "00:00", timeZone: UTC}]`,
-		"a pair":             `yarn: {resourceManagers: ["https://a:8090", "https://b"], admins: ["a:8033", "b:8033"], ` + label + `}`,
-		"host network":       yarn + `, template: {spec: {hostNetwork: true, containers: [` + worker + `]}}`,
-		"addresses":          yarn + `, count: 2, identity: {addresses: [192.0.2.1, 192.0.2.2], addressAnnotations: {a: "{address}"}}`,
+		"a window":          window(`, drainBefore: 30m`),
+		"a window for ever": yarn + `, windows: [{name: a, start: "00:00", end: "00:00", timeZone: UTC}]`,
+		"a pair":            `yarn: {resourceManagers: ["https://a:8090", "https://b"], admins: ["a:8033", "b:8033"], ` + label + `}`,
+		"host network":      yarn + `, template: {spec: {hostNetwork: true, containers: [` + worker + `]}}`,
+		"addresses": yarn + `, replicas: 2, identity: {addresses: [192.0.2.1, 192.0.2.2], ` +
+			`addressAnnotations: {a: "{address}"}}`,
 		"vcores as a number": `yarn: {` + rm + `, ` + label + `, vcoresPerCPU: 2}`,
 		"an exclude file":    `yarn: {` + rm + `, ` + label + `, excludeFile: pool.xml}`,
 		"Trino":              trino,
-		"all of Trino": `trino: {coordinator: "https://t.example:8443/", environment: test_1, user: a@b.c, authSecret: s, command: [a], configMap: c, catalogs: d, properties: {a: b}, gracePeriod: 1m30s}, count: 3, ` +
-			`size: {floor: {cpu: 4, memory: 16Gi}}`,
+		"all of Trino": `trino: {coordinator: "https://t.example:8443/", environment: test_1, user: a@b.c, ` +
+			`authSecret: {name: s}, configMap: {name: c}, catalogs: {name: d}, properties: {a: b}, gracePeriod: 1m30s}, ` +
+			`replicas: 3, size: {floor: {cpu: 4, memory: 16Gi}}`,
 		"Impala": impala,
 		"all of Impala": `impala: {coordinator: "http://i.example:28000", web: "https://i.example:25000", stateStore: s.example, ` +
-			`catalog: c.example, user: a, authSecret: s, command: [a], configMap: c, flags: {a: b}, gracePeriod: 30s}`,
+			`catalog: c.example, user: a, authSecret: {name: s}, configMap: {name: c}, flags: {a: b}, gracePeriod: 30s}`,
 	} {
 		out, err := apply("good", spec)
 		if err != nil {
@@ -74,9 +76,9 @@ func TestAPIPoolSpecs(t *testing.T) {
 			"spec.yarn.resourceManagers[0]"},
 		{"two with one admin", "p", y(`resourceManagers: ["http://a", "http://b"], admins: ["a:8033"], ` + label), "admins"},
 		{"the same one twice", "p", y(`resourceManagers: ["http://a", "http://a"], ` + label),
-			"resourceManagers must differ"},
+			"spec.yarn.resourceManagers[1]: Duplicate value"},
 		{"http and https", "p", y(`resourceManagers: ["http://a", "https://b"], ` + label),
-			"resourceManagers must differ"},
+			"resourceManagers must all begin"},
 		{"an admin without a port", "p", y(rm + `, admins: [a], ` + label), "spec.yarn.admins[0]"},
 		{"a user with a space", "p", y(rm + `, user: "a b", ` + label), "spec.yarn.user"},
 		{"an exclude file with a path", "p", y(rm + `, ` + label + `, excludeFile: a/b.xml`), "excludeFile"},
@@ -95,8 +97,8 @@ func TestAPIPoolSpecs(t *testing.T) {
 		{"no grace", "p", yarn + `, drain: {grace: 0s}`, "spec.drain.grace"},
 		{"no time to drain", "p", yarn + `, drain: {timeout: 0m}`, "spec.drain.timeout"},
 		{"a timeout of words", "p", yarn + `, drain: {timeout: long}`, "spec.drain.timeout"},
-		{"a negative count", "p", yarn + `, count: -1`, "spec.count"},
-		{"too many workers", "p", yarn + `, count: 1001`, "spec.count"},
+		{"a negative number", "p", yarn + `, replicas: -1`, "spec.replicas"},
+		{"too many workers", "p", yarn + `, replicas: 2001`, "spec.replicas"},
 		{"a window without drainBefore", "p", window(``), "windows"},
 		{"a window with a drain of nothing", "p", window(`, drainBefore: 0s`), "windows"},
 		{"a drain longer than the window", "p", window(`, drainBefore: 8h`), "spec.windows[0]"},
@@ -106,12 +108,14 @@ func TestAPIPoolSpecs(t *testing.T) {
 			"spec.windows[0].timeZone"},
 		{"no waves", "p", yarn + `, ramp: {waves: 101}`, "spec.ramp.waves"},
 		{"a bad interval", "p", yarn + `, ramp: {interval: soon}`, "spec.ramp.interval"},
-		{"host network with count", "p", yarn + `, count: 2, template: {spec: {hostNetwork: true, containers: [` + worker + `]}}`,
-			"template.spec.hostNetwork"},
+		{"host network with replicas", "p", yarn + `, replicas: 2, template: {spec: {hostNetwork: true, ` +
+			`containers: [` + worker + `]}}`, "template.spec.hostNetwork"},
 		{"no template", "p", yarn + `, template: null`, "spec.template: Required value"},
-		{"addresses without count", "p", yarn + `, identity: {addresses: [192.0.2.1]}`, "identity.addresses"},
-		{"fewer addresses than workers", "p", yarn + `, count: 2, identity: {addresses: [192.0.2.1]}`, "identity.addresses"},
-		{"a name as an address", "p", yarn + `, count: 1, identity: {addresses: [worker]}`, "spec.identity.addresses[0]"},
+		{"addresses without replicas", "p", yarn + `, identity: {addresses: [192.0.2.1]}`, "identity.addresses"},
+		{"fewer addresses than workers", "p", yarn + `, replicas: 2, identity: {addresses: [192.0.2.1]}`, "identity.addresses"},
+		{"a Secret without a name", "p", y(rm + `, authSecret: {}, ` + label), "spec.yarn.authSecret.name"},
+		{"a negative time", "p", yarn + `, drain: {grace: -1m}`, "spec.drain.grace"},
+		{"a name as an address", "p", yarn + `, replicas: 1, identity: {addresses: [worker]}`, "spec.identity.addresses[0]"},
 		{"a long name", strings.Repeat("a", 41), yarn, "metadata.name"},
 		{"a name with a dot", "a.b", yarn, "metadata.name"},
 		{"a name that begins with a digit", "1a", yarn, "metadata.name"},

@@ -230,7 +230,7 @@ apiVersion: waterline.io/v1alpha1
 kind: WorkerPool
 metadata: {name: olap, namespace: %s}
 spec:
-  trino: {coordinator: %q, environment: bed, catalogs: catalogs, gracePeriod: 15s}
+  trino: {coordinator: %q, environment: bed, catalogs: {name: catalogs}, gracePeriod: 15s}
   nodeSelector: {matchLabels: {pool: olap}}
   size: {floor: {cpu: "2", memory: 4Gi}}
   identity: {coolDown: 1s}

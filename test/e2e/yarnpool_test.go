@@ -95,7 +95,7 @@ spec:
     resourceManagers: [%s]
     user: root
     label: {name: %s}
-    configMap: %s
+    configMap: {name: %s}
     vcoresPerCPU: "10"
     overhead: {cpu: 100m, memory: 512Mi}
     %s
@@ -324,7 +324,7 @@ func (p *night) drains() {
 func (p *night) excluded() {
 	p.pool(`
     excludeFile: exclude.xml
-  count: 2
+  replicas: 2
   size: {floor: {cpu: 400m, memory: 1Gi}}
   identity: {coolDown: 1s}`)
 	p.active(2)
@@ -334,7 +334,7 @@ func (p *night) excluded() {
 	}
 	j, _ := p.job(p.Sort(p.t.Context(), rows, 1, onLabel...))
 	p.until("maps run", func(s *v1alpha1.WorkerPoolStatus) bool { return s.Containers > 0 })
-	kubectl(p.t, "patch", "workerpool", "night", "-n", hadoopNamespace, "--type=merge", "-p", `{"spec":{"count":1}}`)
+	kubectl(p.t, "patch", "workerpool", "night", "-n", hadoopNamespace, "--type=merge", "-p", `{"spec":{"replicas":1}}`)
 	p.unharmed(j)
 	if err := rows.Check(); err != nil {
 		p.t.Error(err)

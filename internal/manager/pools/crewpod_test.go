@@ -27,11 +27,7 @@ func TestCrewPod(t *testing.T) { golden.Each(t, crewCase, "testdata/crew/*.yaml"
 
 func crewCase(t *testing.T, content string) string {
 	given, _, _ := strings.Cut(content, "---\n")
-	p := &v1alpha1.WorkerPool{}
-	if err := yaml.UnmarshalStrict([]byte(given), p); err != nil {
-		t.Fatal(err)
-	}
-	read, err := kube.ReadWorkerPool(p)
+	p, read, err := kube.ParseWorkerPool([]byte(given))
 	if err != nil {
 		t.Fatal(err)
 	}

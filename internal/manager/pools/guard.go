@@ -44,7 +44,7 @@ func (r *round) addGuard(p *corev1.Pod) {
 	amount = model.Amount{CPU: min(amount.CPU, all.CPU/2), Memory: min(amount.Memory, all.Memory/2)}
 	take(kube.Worker(&p.Spec), amount)
 	args := []string{"--allowance=" + allowancePath, "--nodemanager=http://127.0.0.1:" + strconv.Itoa(webPort),
-		"--user=" + userOf(y)}
+		"--user=" + y.User}
 	if n := spec.KillsPerMinute; n != nil {
 		args = append(args, "--kills-per-minute="+strconv.Itoa(int(*n)))
 	}

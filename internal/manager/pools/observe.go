@@ -165,7 +165,7 @@ const secretEvery = 2 * time.Minute
 
 // secret returns the content of the pool's Secret; nil if it names none.
 func (r *round) secret(ctx context.Context) (map[string][]byte, error) {
-	return r.secretOf(ctx, "spec.yarn", r.p.Spec.YARN.AuthSecret)
+	return r.secretOf(ctx, "spec.yarn", v1alpha1.NameOf(r.p.Spec.YARN.AuthSecret))
 }
 
 // secretOf returns the content of the Secret that the field authSecret of an engine names; nil if it names none.
@@ -261,8 +261,8 @@ func (r *round) list() {
 		}
 		r.places = append(r.places, pl)
 	}
-	if r.p.Spec.Count != nil {
-		for i := range int(*r.p.Spec.Count) {
+	if r.p.Spec.Replicas != nil {
+		for i := range int(*r.p.Spec.Replicas) {
 			add(r.p.Name+"-"+strconv.Itoa(i), "", i)
 		}
 	} else {
@@ -347,7 +347,7 @@ func (r *round) fill(pl *place, on map[string]int) {
 	}
 	n, known := r.nodes[pl.node]
 	w.Cordoned = known && n.Closed(r.tolerations())
-	w.Room = r.p.Spec.Count != nil || n.Room(r.read.Floor.Plus(r.read.Overhead).Plus(r.read.Beside))
+	w.Room = r.p.Spec.Replicas != nil || n.Room(r.read.Floor.Plus(r.read.Overhead).Plus(r.read.Beside))
 	w.Unsold = pl.pod == nil && !r.sold()
 	floor, ceiling := r.in.Settings.Floor, pool.Size{}
 	if pl.pod != nil {

@@ -272,13 +272,13 @@ func (r *round) environment(given []corev1.EnvVar, host string) []corev1.EnvVar 
 
 // identify gives the pod its host name and its address.
 func (r *round) identify(p *corev1.Pod, pl *place) {
-	id := r.p.Spec.Identity
+	id := &r.p.Spec.Identity
 	if r.hostNetwork() {
 		p.Spec.DNSPolicy = cmp.Or(p.Spec.DNSPolicy, corev1.DNSClusterFirstWithHostNet)
 		return
 	}
 	p.Spec.Hostname, p.Spec.Subdomain = pl.worker.Name, r.p.Name
-	if id == nil || pl.index < 0 || pl.index >= len(id.Addresses) {
+	if pl.index < 0 || pl.index >= len(id.Addresses) {
 		return
 	}
 	for k, v := range id.AddressAnnotations {
@@ -297,7 +297,7 @@ func (r *round) placeOn(p *corev1.Pod, pl *place) {
 		p.Spec.Affinity = &corev1.Affinity{}
 	}
 	p.Spec.Affinity.NodeAffinity = &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required}
-	if r.p.Spec.Count == nil {
+	if r.p.Spec.Replicas == nil {
 		required.NodeSelectorTerms = []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
 			{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{pl.node}},
 		}}}

@@ -78,11 +78,9 @@ func (r *round) template() string {
 }
 
 func (r *round) newTemplate() string {
-	y, id := r.p.Spec.YARN.DeepCopy(), r.p.Spec.Identity.DeepCopy()
-	if id != nil {
-		id.Addresses, id.CoolDown = nil, ""
-	}
-	y.Label, y.Admins, y.AuthSecret, y.ExcludeFile = v1alpha1.NodeLabelSpec{}, nil, "", ""
+	y, id := r.p.Spec.YARN.DeepCopy(), r.p.Spec.Identity
+	id.Addresses, id.CoolDown = nil, nil
+	y.Label, y.Admins, y.AuthSecret, y.ExcludeFile = v1alpha1.NodeLabelSpec{}, nil, nil, ""
 	content, err := json.Marshal([]any{
 		y, id, r.p.Spec.Template, r.read.Floor, r.read.Ceiling, r.read.Overhead, r.read.VCoresPerCPU,
 		r.read.Drain, r.graceful(),

@@ -14,12 +14,6 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// workerTemplate returns the smallest template of a pool.
-func workerTemplate() (t corev1.PodTemplateSpec) {
-	t.Spec.Containers = []corev1.Container{{Name: v1alpha1.WorkerContainer, Image: "hadoop"}}
-	return t
-}
-
 // TestTemplates reads templates of pools, and checks that the error about a bad one says where and what to do.
 func TestTemplates(t *testing.T) {
 	content, err := os.ReadFile("testdata/templates.yaml")
