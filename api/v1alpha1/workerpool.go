@@ -372,7 +372,7 @@ type WorkerStatus struct {
 	Pod string `json:"pod,omitempty"`
 	// Phase is where it is in its life, such as Active or Draining.
 	Phase string `json:"phase"`
-	// Reason is why, such as StillInUse.
+	// Reason is why, such as ContainersRunning.
 	Reason string `json:"reason,omitempty"`
 	// Message is what a person should know besides.
 	// +kubebuilder:validation:MaxLength=1024

@@ -90,7 +90,7 @@ func (c *crewRound) configure(p *corev1.Pod) {
 func (c *crewRound) message(i int) string {
 	pl, s := &c.places[i], &c.steps[i]
 	switch {
-	case pl.worker.Pod != nil && (s.Why == crew.PodStarts || s.Why == crew.NotRegistered) && pl.pod.waits != "":
+	case pl.worker.Pod != nil && (s.Why == crew.PodStarting || s.Why == crew.NotRegistered) && pl.pod.waits != "":
 		return pl.pod.waits
 	case c.silent[i] != nil:
 		return c.silent[i].Error()

@@ -175,11 +175,11 @@ func (r *round) row(pl *place, step *pool.Step, was v1alpha1.WorkerStatus) v1alp
 	}
 	if pl.worker.Pod != nil {
 		row.Pod = pl.pod.uid
-		if row.Message == "" && (step.Why == pool.PodStarts || step.Why == pool.NotRegistered) {
+		if row.Message == "" && (step.Why == pool.PodStarting || step.Why == pool.NotRegistered) {
 			row.Message = kube.Shorten(pl.pod.waits, 1024)
 		}
 	}
-	if step.Why == pool.OtherName {
+	if step.Why == pool.HostNameMismatch {
 		row.Message = kube.Shorten("its NodeManager registered as "+step.Text, 1024)
 	}
 	if !pl.worker.Ended.IsZero() {
