@@ -9,6 +9,8 @@ GOLANGCI := $(BIN)/golangci-lint
 GOLANGCI_VERSION := v2.15.0
 CONTROLLER_GEN := $(BIN)/controller-gen
 CONTROLLER_GEN_VERSION := v0.21.0
+CRDS := crd:generateEmbeddedObjectMeta=true
+DEFAULTS := internal/observe/kube/defaults.json
 export CGO_ENABLED := 0
 # Without paths in what is compiled, a clone in another folder compiles nothing again. Debug information takes a sixth of the
 # CPU time of compilers, and what is built here is released without it too.
@@ -67,13 +69,15 @@ $(GOLANGCI):
 		github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 
 generate: $(CONTROLLER_GEN) ## make deep copies, custom resource definitions and docs/api.md from api/
-	$(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=deploy/chart/crds
+	$(CONTROLLER_GEN) object $(CRDS) paths=./api/... output:crd:dir=deploy/chart/crds
+	go run ./test/crds deploy/chart/crds $(DEFAULTS)
 	go run ./test/apidocs
 
 # Generates into another folder, so that a check changes nothing.
 generated: $(CONTROLLER_GEN)
 	@made=$$(mktemp -d) && trap 'rm -rf "$$made"' EXIT && \
-	$(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=$$made/crds output:object:dir=$$made && \
+	$(CONTROLLER_GEN) object $(CRDS) paths=./api/... output:crd:dir=$$made/crds output:object:dir=$$made && \
+	$(FAST) go run ./test/crds $$made/crds $$made/defaults.json && diff $$made/defaults.json $(DEFAULTS) && \
 	diff -r $$made/crds deploy/chart/crds && \
 	diff $$made/zz_generated.deepcopy.go api/v1alpha1/zz_generated.deepcopy.go || \
 	{ echo "generated files are out of date; run make generate"; exit 1; }

@@ -1,5 +1,7 @@
 package v1alpha1
 
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 // ImpalaSpec describes executors of Impala and the cluster that they join.
 type ImpalaSpec struct {
 	// Coordinator is the base address of HiveServer2 over HTTP of a coordinator, such as http://impala.example:28000. The
@@ -24,32 +26,22 @@ type ImpalaSpec struct {
 	// Default waterline.
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_][-A-Za-z0-9_.@]*$`
+	// +kubebuilder:default=waterline
 	User string `json:"user,omitempty"`
-	// AuthSecret is the name of a Secret of the pool's namespace with the user's LDAP password (key password) or JWT (key
+	// AuthSecret is a Secret of the pool's namespace with the user's LDAP password (key password) or JWT (key
 	// token) where HiveServer2 authenticates, and the authority of its certificate (key ca.crt) if that is one of your
 	// own. Default: none.
-	// +kubebuilder:validation:MaxLength=253
-	AuthSecret string `json:"authSecret,omitempty"`
-	// Image is the container image of an executor, of the coordinator's version.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=512
-	Image string `json:"image"`
-	// Command starts impalad in the image; the pool adds flags to it. Its process must become the first of the
-	// container. Default: what the image says.
-	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MaxLength=1024
-	Command []string `json:"command,omitempty"`
-	// ConfigMap is the name of a ConfigMap of the pool's namespace with the files of /opt/impala/conf, such as
+	AuthSecret *ObjectReference `json:"authSecret,omitempty"`
+	// ConfigMap is a ConfigMap of the pool's namespace with the files of /opt/impala/conf, such as
 	// hive-site.xml and core-site.xml. Default: none.
-	// +kubebuilder:validation:MaxLength=253
-	ConfigMap string `json:"configMap,omitempty"`
+	ConfigMap *ObjectReference `json:"configMap,omitempty"`
 	// Flags are further flags of impalad, such as executor_groups, without the hyphens. At most 128.
 	// +kubebuilder:validation:MaxProperties=128
 	Flags map[string]string `json:"flags,omitempty"`
 	// GracePeriod is --shutdown_grace_period_s of the executors, in which the coordinators notice that an executor shuts
 	// down. Default 30s.
-	// +kubebuilder:validation:MaxLength=20
-	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}[hms]){1,3}$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}[hms]){1,3}$')",message="write hours, minutes and seconds, such as 90s or 1h30m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="write 1s or more"
-	GracePeriod string `json:"gracePeriod,omitempty"`
+	// +kubebuilder:default="30s"
+	GracePeriod *metav1.Duration `json:"gracePeriod,omitempty"`
 }

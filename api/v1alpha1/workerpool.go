@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -12,6 +13,7 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:resource:shortName=wpool,categories=waterline
 // +kubebuilder:printcolumn:name="Wanted",type=integer,JSONPath=`.status.wanted`,description="Workers that are to run now"
 // +kubebuilder:printcolumn:name="Active",type=integer,JSONPath=`.status.active`,description="Workers that take containers"
@@ -40,12 +42,12 @@ type WorkerPoolList struct {
 }
 
 // WorkerPoolSpec is the specification of a [WorkerPool].
-// +kubebuilder:validation:XValidation:rule="!has(self.identity) || !has(self.identity.network) || self.identity.network != 'Host' || !has(self.count)",message="identity.network Host needs one worker on each node: leave count out"
-// +kubebuilder:validation:XValidation:rule="!has(self.identity) || !has(self.identity.addresses) || has(self.count) && self.identity.addresses.size() >= self.count",message="identity.addresses needs count, and an address for each worker"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.hostNetwork) || !self.template.spec.hostNetwork || !has(self.replicas)",message="template.spec.hostNetwork needs one worker on each node: leave replicas out"
+// +kubebuilder:validation:XValidation:rule="!has(self.identity) || !has(self.identity.addresses) || has(self.replicas) && self.identity.addresses.size() >= self.replicas",message="identity.addresses needs replicas, and an address for each worker"
 // +kubebuilder:validation:XValidation:rule="!has(self.windows) || self.windows.all(w, w.start == w.end || has(w.drainBefore) && duration(w.drainBefore) > duration('0s'))",message="each of windows needs drainBefore, in which its workers drain"
 // +kubebuilder:validation:XValidation:rule="!has(self.yarn) || quantity(string(self.size.floor.cpu)).asApproximateFloat() * (has(self.yarn.vcoresPerCPU) ? quantity(string(self.yarn.vcoresPerCPU)).asApproximateFloat() : 1.0) >= 1.0 && quantity(string(self.size.floor.memory)).compareTo(quantity('1Mi')) >= 0",message="size.floor must be worth 1 vcore and 1Mi at least, and not be below the scheduler's minimum allocation"
 // +kubebuilder:validation:XValidation:rule="[has(self.yarn), has(self.trino), has(self.impala)].filter(x, x).size() == 1",message="write exactly one of spec.yarn, spec.trino and spec.impala"
-// +kubebuilder:validation:XValidation:rule="has(self.yarn) || !has(self.size.ceiling) && !has(self.size.pause)",message="size.ceiling and size.pause are for yarn: a worker of trino or impala has one size, size.floor, all its life; change the number of workers instead"
+// +kubebuilder:validation:XValidation:rule="has(self.yarn) || !has(self.size.ceiling) && duration(self.size.pause) == duration('30s')",message="size.ceiling and size.pause are for yarn: a worker of trino or impala has one size, size.floor, all its life; change the number of workers instead"
 // +kubebuilder:validation:XValidation:rule="has(self.yarn) || quantity(string(self.size.step.cpu)).compareTo(quantity('1')) == 0 && quantity(string(self.size.step.memory)).compareTo(quantity('2Gi')) == 0",message="size.step is for yarn: a worker of trino or impala has one size, size.floor, all its life"
 // +kubebuilder:validation:XValidation:rule="has(self.yarn) || quantity(string(self.size.floor.cpu)).compareTo(quantity('100m')) >= 0 && quantity(string(self.size.floor.memory)).compareTo(quantity('1Gi')) >= 0",message="size.floor must be 100m CPU and 1Gi of memory at least: all of it is for the worker's process"
 type WorkerPoolSpec struct {
@@ -58,11 +60,11 @@ type WorkerPoolSpec struct {
 
 	// NodeSelector selects the nodes of the workers by their labels. Default: all nodes that a policy governs.
 	NodeSelector *LabelSelector `json:"nodeSelector,omitempty"`
-	// Count is the number of workers; the scheduler chooses their nodes. Default: one worker on each selected node whose
-	// slack has room for it.
+	// Replicas is the number of workers, which kubectl scale changes; the scheduler chooses their nodes. Default: one
+	// worker on each selected node whose slack has room for it, and kubectl scale refuses the pool.
 	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=1000
-	Count *int32 `json:"count,omitempty"`
+	// +kubebuilder:validation:Maximum=2000
+	Replicas *int32 `json:"replicas,omitempty"`
 	// Size is how much a worker offers to containers. A worker of trino or impala has the size floor, with its process.
 	// +kubebuilder:default={}
 	Size WorkerSizeSpec `json:"size,omitempty"`
@@ -73,30 +75,46 @@ type WorkerPoolSpec struct {
 	// +listMapKey=name
 	Windows []WindowSpec `json:"windows,omitempty"`
 	// Ramp spreads the start and the drain of many workers over time.
-	Ramp *RampSpec `json:"ramp,omitempty"`
+	// +kubebuilder:default={}
+	Ramp RampSpec `json:"ramp,omitempty"`
 	// Drain is how long containers may take to end.
 	// +kubebuilder:default={}
 	Drain DrainSpec `json:"drain,omitempty"`
 	// Identity is how workers are named and addressed.
-	Identity *IdentitySpec `json:"identity,omitempty"`
-	// Pod is what the workers' pods have besides.
-	Pod *WorkerPodSpec `json:"pod,omitempty"`
+	// +kubebuilder:default={}
+	Identity IdentitySpec `json:"identity,omitempty"`
+	// Template is the pod of a worker. Its container worker runs the engine, from an image with the version of the
+	// cluster that it joins; its command is yarn nodemanager by default, and for other engines what the image says. The
+	// pool sets its resources, and adds ports, variables, configuration, and a hook that drains. Its first process must be
+	// that of the engine, so that signals reach it. Other containers stay as they are, and must request cpu and memory. A
+	// volume work holds what workers write, by default an emptyDir. The pods run as user 1000 unless it says otherwise,
+	// never as root. Default of priorityClassName: waterline-worker, for which the cluster autoscaler adds no node. Its
+	// fields are those of kubectl explain pod; fields that the pool decides or that are not safe are refused.
+	// +kubebuilder:validation:XValidation:rule="self.spec.containers.exists_one(c, c.name == 'worker' && has(c.image) && c.image != '')",message="spec.containers needs one container with the name worker and an image: it runs the engine"
+	// +kubebuilder:validation:XValidation:rule="self.spec.containers.all(c, c.name != 'worker' || !has(c.resources) || !has(c.resources.requests) && !has(c.resources.limits))",message="leave the resources of the container worker out: spec.size and spec.yarn.overhead say what it requests"
+	// +kubebuilder:validation:XValidation:rule="self.spec.containers.all(c, c.name != 'worker' || !has(c.lifecycle) || !has(c.lifecycle.preStop) && !has(c.lifecycle.stopSignal))",message="leave preStop and stopSignal of the container worker out: the pool's own hook drains it"
+	// +kubebuilder:validation:XValidation:rule="self.spec.containers.all(c, c.name == 'worker' || has(c.resources) && has(c.resources.requests) && 'cpu' in c.resources.requests && 'memory' in c.resources.requests)",message="write resources.requests with cpu and memory for each of spec.containers besides worker: the pod requests them of the slack too"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec.initContainers) || self.spec.initContainers.all(c, has(c.resources) && has(c.resources.requests) && 'cpu' in c.resources.requests && 'memory' in c.resources.requests)",message="write resources.requests with cpu and memory for each of spec.initContainers: the pod requests them of the slack too"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec.volumes) || self.spec.volumes.all(v, v.name != 'work' || has(v.emptyDir) || has(v.ephemeral) || has(v.hostPath))",message="the volume work must be an emptyDir, ephemeral or hostPath: each worker writes to one of its own"
+	Template corev1.PodTemplateSpec `json:"template"`
 }
 
 // YARNSpec describes NodeManagers and the YARN cluster that they join.
 // +kubebuilder:validation:XValidation:rule="!has(self.admins) || self.admins.size() == self.resourceManagers.size()",message="write one of admins for each of resourceManagers, in the same order"
 // +kubebuilder:validation:XValidation:rule="!has(self.excludeFile) || self.excludeFile.matches('^[A-Za-z0-9][-A-Za-z0-9_.]*$')",message="excludeFile is the name of a file in the manager's directory of exclude files, without a path"
-// +kubebuilder:validation:XValidation:rule="self.resourceManagers.all(a, self.resourceManagers.exists_one(b, a == b) && a.startsWith('https:') == self.resourceManagers[0].startsWith('https:'))",message="resourceManagers must differ, and all begin with http or all with https, as yarn.http.policy says"
+// +kubebuilder:validation:XValidation:rule="self.resourceManagers.all(a, a.startsWith('https:') == self.resourceManagers[0].startsWith('https:'))",message="resourceManagers must all begin with http or all with https, as yarn.http.policy says"
 type YARNSpec struct {
 	// ResourceManagers are the base addresses of the web services of the ResourceManager, such as http://rm1.example:8088.
 	// Write both of a pair. Anybody who reaches that port can resize NodeManagers, unless Kerberos protects it.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=5
+	// +listType=set
 	// +kubebuilder:validation:items:MaxLength=256
 	// +kubebuilder:validation:items:Pattern=`^https?://[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]{1,5})?/?$`
 	ResourceManagers []string `json:"resourceManagers"`
 	// Admins are the addresses of the administration protocol, host:port, one for each ResourceManager. They are used
 	// for a graceful decommission only. Default: the hosts of resourceManagers with port 8033.
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5
 	// +kubebuilder:validation:items:MaxLength=256
 	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?:[0-9]{1,5}$`
@@ -105,13 +123,13 @@ type YARNSpec struct {
 	// yarn.admin.acl, because it sets node labels. Default yarn.
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[a-z_][-a-z0-9_.]*$`
+	// +kubebuilder:default=yarn
 	User string `json:"user,omitempty"`
-	// AuthSecret is the name of a Secret of the pool's namespace with the keys principal, keytab and krb5.conf where
+	// AuthSecret is a Secret of the pool's namespace with the keys principal, keytab and krb5.conf where
 	// Hadoop's authentication is Kerberos, and ca.crt where the ResourceManager's certificate is signed by an authority
 	// of your own. The key service is yarn.resourcemanager.principal; without it, any service of the realm can pose as
 	// the ResourceManager's RPC. Default: none.
-	// +kubebuilder:validation:MaxLength=253
-	AuthSecret string `json:"authSecret,omitempty"`
+	AuthSecret *ObjectReference `json:"authSecret,omitempty"`
 	// Label is the node label of all workers of the pool.
 	Label NodeLabelSpec `json:"label"`
 	// ExcludeFile is the name of the file of yarn.resourcemanager.nodes.exclude-path in the directory that the manager's
@@ -120,39 +138,42 @@ type YARNSpec struct {
 	// shrunk to its floor, and stops when its containers have ended. Hosts of others in the file stay. Default: none.
 	// +kubebuilder:validation:MaxLength=128
 	ExcludeFile string `json:"excludeFile,omitempty"`
-	// Image is the container image of the NodeManager, with Hadoop and Java. It must be the version of the
-	// ResourceManager, or one that it accepts.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=512
-	Image string `json:"image"`
-	// Command starts the NodeManager in the image. Its process must become the first of the container, so that signals
-	// reach it. Default: yarn nodemanager.
-	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MaxLength=1024
-	Command []string `json:"command,omitempty"`
-	// ConfigMap is the name of a ConfigMap of the pool's namespace with Hadoop's configuration, such as core-site.xml,
+	// ConfigMap is a ConfigMap of the pool's namespace with Hadoop's configuration, such as core-site.xml,
 	// yarn-site.xml and log4j.properties. What the pool sets itself (name, ports, size, directories) goes before its
 	// yarn-site.xml. Default: none.
-	// +kubebuilder:validation:MaxLength=253
-	ConfigMap string `json:"configMap,omitempty"`
+	ConfigMap *ObjectReference `json:"configMap,omitempty"`
 	// Properties are added to yarn-site.xml, and go before those of configMap: for example the auxiliary service of a
 	// remote shuffle, or yarn.nodemanager.local-dirs on volumes of the pod. At most 128.
 	// +kubebuilder:validation:MaxProperties=128
 	Properties map[string]string `json:"properties,omitempty"`
-	// Environment are variables of the NodeManager's container besides those that the pool sets, such as
-	// YARN_NODEMANAGER_OPTS. At most 64.
-	// +kubebuilder:validation:MaxProperties=64
-	Environment map[string]string `json:"environment,omitempty"`
 	// VCoresPerCPU is the number of vcores that one CPU is worth, from 0.1 to 100. Default 1.
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('100m')) >= 0 && quantity(string(self)).compareTo(quantity('100')) <= 0",message="write a number from 0.1 to 100"
+	// +kubebuilder:default="1"
 	VCoresPerCPU *resource.Quantity `json:"vcoresPerCPU,omitempty"`
 	// Overhead is what the NodeManager itself needs besides its containers: its Java process, the page cache of shuffles,
 	// and the guard. Default 100m CPU and 1Gi memory.
-	Overhead *ResourceSpec `json:"overhead,omitempty"`
+	// +kubebuilder:default={cpu: "100m", memory: "1Gi"}
+	Overhead ResourceSpec `json:"overhead,omitempty"`
 	// Guard is the sidecar that ends containers when they exceed what their worker may use and nobody else does it in
 	// time, or when memory is about to run out. Default: one with the image that the manager's flag --guard-image names;
 	// without that flag, none.
 	Guard *GuardSpec `json:"guard,omitempty"`
+}
+
+// ObjectReference names an object in the namespace of a pool.
+type ObjectReference struct {
+	// Name of the object.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// NameOf returns the name in a reference; "" without one.
+func NameOf(r *ObjectReference) string {
+	if r == nil {
+		return ""
+	}
+	return r.Name
 }
 
 // GuardSpec describes the guard beside each NodeManager of a pool.
@@ -202,11 +223,12 @@ type WorkerSizeSpec struct {
 	// +kubebuilder:default={cpu: "1", memory: "2Gi"}
 	Step ResourceSpec `json:"step,omitempty"`
 	// Pause is the time between two steps up, such as 1m. Default 30s.
-	// +kubebuilder:validation:MaxLength=20
-	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}[hms]){1,3}$`
-	Pause string `json:"pause,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}[hms]){1,3}$')",message="write hours, minutes and seconds, such as 90s or 1h30m"
+	// +kubebuilder:default="30s"
+	Pause *metav1.Duration `json:"pause,omitempty"`
 	// Follow is how a worker follows its node between floor and ceiling.
-	Follow *FollowSpec `json:"follow,omitempty"`
+	// +kubebuilder:default={}
+	Follow FollowSpec `json:"follow,omitempty"`
 }
 
 // FollowSpec is how the size of a worker follows its node.
@@ -215,10 +237,10 @@ type FollowSpec struct {
 	// worker grows into the lowest of the averages over all, half and a tenth of that time, and of memory into the lowest
 	// amount. It gives CPU back for the average of a tenth, and memory at once. With 0s it follows every change. Default
 	// 10m.
-	// +kubebuilder:validation:MaxLength=20
-	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}[hms]){1,3}$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}[hms]){1,3}$')",message="write hours, minutes and seconds, such as 90s or 1h30m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('1h')",message="write a time from 0s to 1h, such as 10m"
-	Window string `json:"window,omitempty"`
+	// +kubebuilder:default="10m"
+	Window *metav1.Duration `json:"window,omitempty"`
 }
 
 // ResourceSpec is an amount of CPU and memory.
@@ -237,12 +259,13 @@ type RampSpec struct {
 	// Waves is the number of groups of workers of about the same size, from 1 to 100. Default 1.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
+	// +kubebuilder:default=1
 	Waves int32 `json:"waves,omitempty"`
 	// Interval is the time between the starts of two waves, such as 2m. Before the end of a window, the waves begin to
 	// drain over the first half of drainBefore. Default 0s.
-	// +kubebuilder:validation:MaxLength=20
-	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}[hms]){1,3}$`
-	Interval string `json:"interval,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}[hms]){1,3}$')",message="write hours, minutes and seconds, such as 90s or 1h30m"
+	// +kubebuilder:default="0s"
+	Interval *metav1.Duration `json:"interval,omitempty"`
 }
 
 // DrainSpec is how long containers, or queries, may take to end.
@@ -250,26 +273,24 @@ type DrainSpec struct {
 	// Grace is the time that containers have to end when their worker shrinks, or when its node asks for the pod's
 	// eviction: five times that if they only get less CPU, and half of it before an eviction. Then the ResourceManager
 	// kills the newest, masters last. Default 60s.
-	// +kubebuilder:validation:MaxLength=20
-	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}[hms]){1,3}$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}[hms]){1,3}$')",message="write hours, minutes and seconds, such as 90s or 1h30m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="write 1s or more"
-	Grace string `json:"grace,omitempty"`
+	// +kubebuilder:default="60s"
+	Grace *metav1.Duration `json:"grace,omitempty"`
 	// Timeout is the time that containers have to end when their worker is to stop, and no window ends before: its pod
 	// is deleted, its node is drained, or the pool is. Default 30m.
-	// +kubebuilder:validation:MaxLength=20
-	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}[hms]){1,3}$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}[hms]){1,3}$')",message="write hours, minutes and seconds, such as 90s or 1h30m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="write 1s or more"
-	Timeout string `json:"timeout,omitempty"`
+	// +kubebuilder:default="30m"
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }
 
-// IdentitySpec is how workers are named and addressed. The name of a worker stays over all of its pods.
+// IdentitySpec is how workers are named and addressed. The name of a worker stays over all of its pods. It is
+// WORKER.POOL.NAMESPACE.svc.CLUSTERDOMAIN, which the cluster that it joins and all who use its containers must resolve.
+// With hostNetwork in the template, it is the name of its node.
 type IdentitySpec struct {
-	// Network is Pod (the default): a worker has the host name WORKER.POOL.NAMESPACE.svc.CLUSTERDOMAIN, which the
-	// ResourceManager and all who use its containers must resolve. Or Host: it uses the node's network, and the node's
-	// name is its host name.
-	// +kubebuilder:validation:Enum=Pod;Host
-	Network string `json:"network,omitempty"`
-	// Addresses are fixed IP addresses, one for each of count workers, where the CNI can assign them.
+	// Addresses are fixed IP addresses, one for each of replicas, where the CNI can assign them.
+	// +listType=set
 	// +kubebuilder:validation:MaxItems=1000
 	// +kubebuilder:validation:items:MaxLength=45
 	// +kubebuilder:validation:items:Pattern=`^[0-9a-fA-F.:]+$`
@@ -281,88 +302,9 @@ type IdentitySpec struct {
 	AddressAnnotations map[string]string `json:"addressAnnotations,omitempty"`
 	// CoolDown is the time before a worker's name and address are used again. The ResourceManager and applications
 	// remember both for a while. Default 1m.
-	// +kubebuilder:validation:MaxLength=20
-	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}[hms]){1,3}$`
-	CoolDown string `json:"coolDown,omitempty"`
-}
-
-// WorkerPodSpec is what the pods of workers have besides what the pool sets.
-type WorkerPodSpec struct {
-	// Labels are added to the pods. At most 32.
-	// +kubebuilder:validation:MaxProperties=32
-	Labels map[string]LabelValue `json:"labels,omitempty"`
-	// Annotations are added to the pods, for example waterline.io/cpu-share. At most 32.
-	// +kubebuilder:validation:MaxProperties=32
-	Annotations map[string]string `json:"annotations,omitempty"`
-	// PriorityClassName of the pods. Default: waterline-worker, and then the cluster autoscaler adds no node for a
-	// worker that waits.
-	// +kubebuilder:validation:MaxLength=253
-	PriorityClassName string `json:"priorityClassName,omitempty"`
-	// ServiceAccountName of the pods. They get no token. Default: the default one of the namespace.
-	// +kubebuilder:validation:MaxLength=253
-	ServiceAccountName string `json:"serviceAccountName,omitempty"`
-	// ImagePullSecrets are names of Secrets for the image. At most 8.
-	// +kubebuilder:validation:MaxItems=8
-	// +kubebuilder:validation:items:MaxLength=253
-	ImagePullSecrets []string `json:"imagePullSecrets,omitempty"`
-	// Disk is the most that the pod may write to its local directories and logs, such as 200Gi. The kubelet evicts a pod
-	// that writes more. Default: no limit.
-	Disk *resource.Quantity `json:"disk,omitempty"`
-	// RunAsUser is the user and group id of the worker's processes. It is not root, so the pods meet the
-	// level restricted of Pod Security, and LinuxContainerExecutor does not work. Default 1000.
-	// +kubebuilder:validation:Minimum=1
-	RunAsUser *int64 `json:"runAsUser,omitempty"`
-	// Volumes are mounted into the NodeManager's container, for example for its local directories; at most 32.
-	// +kubebuilder:validation:MaxItems=32
-	// +listType=map
-	// +listMapKey=name
-	Volumes []VolumeSpec `json:"volumes,omitempty"`
-	// Tolerations are taints of nodes that the pods tolerate, by key and effect; at most 16.
-	// +kubebuilder:validation:MaxItems=16
-	Tolerations []TolerationSpec `json:"tolerations,omitempty"`
-}
-
-// VolumeSpec is a volume of a pod, and where it is mounted.
-// +kubebuilder:validation:XValidation:rule="[has(self.persistentVolumeClaim), has(self.configMap), has(self.secret), has(self.hostPath)].filter(x, x).size() == 1",message="write exactly one of persistentVolumeClaim, configMap, secret and hostPath"
-// +kubebuilder:validation:XValidation:rule="!(self.name in ['conf', 'work', 'catalogs', 'guard'])",message="conf, work, catalogs and guard are volumes of the pool itself: write another name"
-type VolumeSpec struct {
-	// Name of the volume.
-	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	Name string `json:"name"`
-	// MountPath is the directory at which it is mounted.
-	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:Pattern=`^/[^:]+$`
-	MountPath string `json:"mountPath"`
-	// ReadOnly mounts it read-only.
-	ReadOnly bool `json:"readOnly,omitempty"`
-	// PersistentVolumeClaim is the name of a claim that all workers mount.
-	// +kubebuilder:validation:MaxLength=253
-	PersistentVolumeClaim string `json:"persistentVolumeClaim,omitempty"`
-	// ConfigMap is the name of a ConfigMap.
-	// +kubebuilder:validation:MaxLength=253
-	ConfigMap string `json:"configMap,omitempty"`
-	// Secret is the name of a Secret.
-	// +kubebuilder:validation:MaxLength=253
-	Secret string `json:"secret,omitempty"`
-	// HostPath is a directory of the node, such as a disk for local directories. Pod Security admits it at the level
-	// privileged only.
-	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:Pattern=`^/`
-	HostPath string `json:"hostPath,omitempty"`
-}
-
-// TolerationSpec tolerates taints of nodes.
-type TolerationSpec struct {
-	// Key of the taint.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=317
-	Key string `json:"key"`
-	// Value of the taint. Default: any value.
-	Value LabelValue `json:"value,omitempty"`
-	// Effect of the taint. Default: any effect.
-	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
-	Effect string `json:"effect,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}[hms]){1,3}$')",message="write hours, minutes and seconds, such as 90s or 1h30m"
+	// +kubebuilder:default="1m"
+	CoolDown *metav1.Duration `json:"coolDown,omitempty"`
 }
 
 // WorkerPoolStatus is the state of a pool. Phases and reasons are single words, which docs/yarn.md and docs/olap.md
@@ -370,6 +312,10 @@ type TolerationSpec struct {
 type WorkerPoolStatus struct {
 	// ObservedGeneration is the generation of the spec that the manager follows.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Replicas is the number of pods of workers, for kubectl scale.
+	Replicas int32 `json:"replicas"`
+	// Selector selects the pods of workers by their labels, for kubectl scale.
+	Selector string `json:"selector,omitempty"`
 	// Wanted is the number of workers that are to run now.
 	Wanted int32 `json:"wanted"`
 	// Active is the number of workers that take containers.
@@ -426,7 +372,7 @@ type WorkerStatus struct {
 	Pod string `json:"pod,omitempty"`
 	// Phase is where it is in its life, such as Active or Draining.
 	Phase string `json:"phase"`
-	// Reason is why, such as StillInUse.
+	// Reason is why, such as ContainersRunning.
 	Reason string `json:"reason,omitempty"`
 	// Message is what a person should know besides.
 	// +kubebuilder:validation:MaxLength=1024

@@ -53,8 +53,8 @@ func (r *crewRun) read() (*cluster.Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.file, err)
 	}
-	if spec.Spec.YARN == nil || spec.Spec.Count != nil {
-		return nil, fmt.Errorf("%s: a pool with spec.yarn and without spec.count can be simulated: it has a worker on each "+
+	if spec.Spec.YARN == nil || spec.Spec.Replicas != nil {
+		return nil, fmt.Errorf("%s: a pool with spec.yarn and without spec.replicas can be simulated: it has a worker on each "+
 			"node", r.file)
 	}
 	p := cluster.DefaultPool()

@@ -361,7 +361,7 @@ func poolOf(workers int, now time.Time) v1alpha1.WorkerPool {
 	for i := range workers {
 		phase, reason := "Active", ""
 		if i == 0 {
-			phase, reason = "Draining", "StillInUse"
+			phase, reason = "Draining", "ContainersRunning"
 		}
 		total := amount(24576, 12)
 		p.Status.Workers = append(p.Status.Workers, v1alpha1.WorkerStatus{Name: fmt.Sprintf("nightly-%d", i),

@@ -108,7 +108,8 @@ func specOf(name, address, more string) string {
 apiVersion: waterline.io/v1alpha1
 kind: WorkerPool
 metadata: {name: %[1]s, namespace: %[2]s}
-spec: {yarn: {resourceManagers: [%[3]q], label: {name: elastic}, image: hadoop}, nodeSelector: {matchLabels: {pool: %[1]s}}%[4]s}
+spec: {yarn: {resourceManagers: [%[3]q], label: {name: elastic}}, nodeSelector: {matchLabels: {pool: %[1]s}},
+  template: {spec: {containers: [{name: worker, image: hadoop}]}}%[4]s}
 `, name, poolNamespace, address, more)
 }
 

@@ -124,7 +124,7 @@ func (y *yard) testHang(t *testing.T) (took time.Duration) {
 	y.offer(t, "hang-0", "hang", cpuMemory(9, 17))
 	manifest := specOf("hang", p.address, `, drain: {grace: 6s, timeout: 30m}, identity: {coolDown: 1s}`)
 	admin := `excludeFile: hang.xml, admins: ["` + listener.Addr().String() + `"], `
-	y.create(t, strings.Replace(manifest, "image:", admin+"image:", 1))
+	y.create(t, strings.Replace(manifest, "label:", admin+"label:", 1))
 	y.complains(t, "hang", v1alpha1.ConditionExcludeFailed, "NotRead", "deadline exceeded", "spec.yarn.admins")
 	host := poolHost("hang", "hang-0")
 	p.Ask("long", fakerm.Demand{Label: "elastic", Size: fakerm.Size{MemoryMiB: 1024, VCores: 1}, For: time.Hour,

@@ -88,7 +88,7 @@ func (y *yard) testFault(t *testing.T, f poolFault) {
 	}
 	y.offer(t, name+"-0", name, cpuMemory(8, 16))
 	manifest := specOf(name, p.address, `, identity: {coolDown: 1s}, drain: {grace: 10s, timeout: 10s}`)
-	y.create(t, strings.Replace(manifest, "image:", f.spec+"image:", 1))
+	y.create(t, strings.Replace(manifest, "label:", f.spec+"label:", 1))
 	if f.name == "never" {
 		time.Sleep(6 * time.Minute)
 	}

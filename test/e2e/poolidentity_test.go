@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,8 +29,9 @@ func (y *yard) testHost(t *testing.T) {
 	p.Start(fakerm.Worker{Host: "host-0:8041", Size: fixed})
 	y.offer(t, "host-0", "host", cpuMemory(9, 17))
 	y.offer(t, "host-1", "host", cpuMemory(9, 17))
-	y.create(t, specOf("host", p.address, `, identity: {network: Host, coolDown: 1s}, `+
-		`size: {ceiling: {cpu: 2, memory: 4Gi}, pause: 1s, follow: {window: 0s}}, drain: {grace: 10s, timeout: 10s}`))
+	manifest := specOf("host", p.address, `, identity: {coolDown: 1s}, `+
+		`size: {ceiling: {cpu: 2, memory: 4Gi}, pause: 1s, follow: {window: 0s}}, drain: {grace: 10s, timeout: 10s}`)
+	y.create(t, strings.Replace(manifest, "containers:", "hostNetwork: true, containers:", 1))
 	y.complains(t, "host", v1alpha1.ConditionStepsFailed, "StepFailed", "PodSecurity", "hostNetwork=true")
 	kubectl(t, "label", "namespace", poolNamespace, "pod-security.kubernetes.io/enforce=privileged")
 	defer kubectl(t, "label", "namespace", poolNamespace, "pod-security.kubernetes.io/enforce-")
@@ -64,7 +66,7 @@ func (y *yard) testFixed(t *testing.T) {
 	for i := range 3 {
 		y.offer(t, fmt.Sprintf("fixed-%d", i), "fixed", cpuMemory(9, 17))
 	}
-	y.create(t, specOf("fixed", p.address, `, count: 2, identity: {coolDown: 1s, addresses: [192.0.2.1, 192.0.2.2], `+
+	y.create(t, specOf("fixed", p.address, `, replicas: 2, identity: {coolDown: 1s, addresses: [192.0.2.1, 192.0.2.2], `+
 		`addressAnnotations: {bed/ips: '["{address}"]', bed/ip: "{address}"}}, drain: {grace: 10s, timeout: 10s}`))
 	y.active(t, "fixed", 2)
 	addressed := func(name, address string) corev1.Pod {
@@ -86,7 +88,7 @@ func (y *yard) testFixed(t *testing.T) {
 	})
 	addressed("fixed-0", "192.0.2.1")
 	y.active(t, "fixed", 2)
-	if status := y.request(http.MethodPatch, poolPath+"fixed", `{"spec":{"count":1}}`); status != http.StatusOK {
+	if status := y.request(http.MethodPatch, poolPath+"fixed", `{"spec":{"replicas":1}}`); status != http.StatusOK {
 		t.Fatalf("status %d", status)
 	}
 	y.becomes(t, "fixed", "one worker", func(p *v1alpha1.WorkerPool) bool {

@@ -364,8 +364,9 @@ func (l *livePool) create(ofYARN, more string) {
 apiVersion: waterline.io/v1alpha1
 kind: WorkerPool
 metadata: {name: %[1]s, namespace: %[2]s}
-spec: {yarn: {resourceManagers: [%[3]s], user: root, label: {name: %[4]s}, image: hadoop, configMap: hadoop,
+spec: {yarn: {resourceManagers: [%[3]s], user: root, label: {name: %[4]s}, configMap: {name: hadoop},
   overhead: {cpu: 100m, memory: 512Mi}%[5]s}, nodeSelector: {matchLabels: {pool: %[1]s}},
+  template: {spec: {containers: [{name: worker, image: hadoop}]}},
   size: {floor: %[7]s, ceiling: {cpu: 4, memory: 4Gi}, step: {cpu: 1, memory: 1Gi}, pause: 1s,
     follow: {window: 0s}}%[6]s}
 `, l.name, poolNamespace, strings.Join(addresses, ", "), hadoop.Label, ofYARN, more, l.floor))

@@ -44,7 +44,7 @@ func (y *yard) testSecret(t *testing.T) {
 	p := y.rm(t, "secret", "elastic", quick, 10*time.Second, 10*time.Second)
 	p.Break(fakerm.Faults{Kerberos: true})
 	y.offer(t, "secret-0", "secret", cpuMemory(8, 16))
-	y.create(t, strings.Replace(specOf("secret", p.address, ""), "image:", "authSecret: hadoop, image:", 1))
+	y.create(t, strings.Replace(specOf("secret", p.address, ""), "label:", "authSecret: {name: hadoop}, label:", 1))
 	complains := func(reason string, words ...string) {
 		t.Helper()
 		y.complains(t, "secret", v1alpha1.ConditionRMUnreachable, reason, append(words, "spec.yarn.authSecret")...)

@@ -230,10 +230,11 @@ apiVersion: waterline.io/v1alpha1
 kind: WorkerPool
 metadata: {name: olap, namespace: %s}
 spec:
-  trino: {coordinator: %q, environment: bed, image: trino, catalogs: catalogs, gracePeriod: 15s}
+  trino: {coordinator: %q, environment: bed, catalogs: {name: catalogs}, gracePeriod: 15s}
   nodeSelector: {matchLabels: {pool: olap}}
   size: {floor: {cpu: "2", memory: 4Gi}}
   identity: {coolDown: 1s}
+  template: {spec: {containers: [{name: worker, image: trino}]}}
 `, poolNamespace, trino.Coordinator))
 	slowly(t, y, "two active workers", func(p *v1alpha1.WorkerPool) bool { return p.Status.Active == 2 })
 

@@ -95,14 +95,19 @@ spec:
     resourceManagers: [%s]
     user: root
     label: {name: %s}
-    image: %s
-    configMap: %s
-    environment: {YARN_NODEMANAGER_OPTS: -XX:+UseSerialGC -XX:TieredStopAtLevel=1}
+    configMap: {name: %s}
     vcoresPerCPU: "10"
     overhead: {cpu: 100m, memory: 512Mi}
     %s
-  pod: {volumes: [{name: shared, mountPath: /shared, persistentVolumeClaim: shared}]}
-`, hadoopNamespace, p.RMURL(), hadoop.Label, hadoop.Image, hadoop.ConfigMap, spec)
+  template:
+    spec:
+      containers:
+        - name: worker
+          image: %s
+          env: [{name: YARN_NODEMANAGER_OPTS, value: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}]
+          volumeMounts: [{name: shared, mountPath: /shared}]
+      volumes: [{name: shared, persistentVolumeClaim: {claimName: shared}}]
+`, hadoopNamespace, p.RMURL(), hadoop.Label, hadoop.ConfigMap, spec, hadoop.Image)
 	if out, err := tryApply(manifest); err != nil {
 		p.t.Fatalf("%s: %v", out, err)
 	}
@@ -319,7 +324,7 @@ func (p *night) drains() {
 func (p *night) excluded() {
 	p.pool(`
     excludeFile: exclude.xml
-  count: 2
+  replicas: 2
   size: {floor: {cpu: 400m, memory: 1Gi}}
   identity: {coolDown: 1s}`)
 	p.active(2)
@@ -329,7 +334,7 @@ func (p *night) excluded() {
 	}
 	j, _ := p.job(p.Sort(p.t.Context(), rows, 1, onLabel...))
 	p.until("maps run", func(s *v1alpha1.WorkerPoolStatus) bool { return s.Containers > 0 })
-	kubectl(p.t, "patch", "workerpool", "night", "-n", hadoopNamespace, "--type=merge", "-p", `{"spec":{"count":1}}`)
+	kubectl(p.t, "patch", "workerpool", "night", "-n", hadoopNamespace, "--type=merge", "-p", `{"spec":{"replicas":1}}`)
 	p.unharmed(j)
 	if err := rows.Check(); err != nil {
 		p.t.Error(err)

@@ -126,7 +126,7 @@ func (r *round) label(ctx context.Context, failed []error) {
 		if err != nil {
 			r.t.add(v1alpha1.ConditionLabelRefused, "LabelRefused", fmt.Errorf("node label %s could not be added, so no "+
 				"worker starts; does yarn-site.xml of the ResourceManager set yarn.node-labels.enabled, and may user %q "+
-				"administer the cluster (yarn.admin.acl)? %w", spec.Name, userOf(r.p.Spec.YARN), err))
+				"administer the cluster (yarn.admin.acl)? %w", spec.Name, r.p.Spec.YARN.User, err))
 		}
 	}
 	hosts := map[string]string{}

@@ -1,35 +1,17 @@
 package pools
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/crew"
 	"github.com/waterline-io/waterline/internal/manager/pools/olap"
 	"github.com/waterline-io/waterline/internal/model"
 )
-
-// crewContainer is the name of the container of a worker of one size.
-const crewContainer = "worker"
-
-// crewOf returns whether a pod is a worker of one size, and what it requests of the slack.
-func crewOf(p *corev1.Pod) (is bool, request model.Amount) {
-	for _, c := range p.Spec.Containers {
-		if c.Name != crewContainer {
-			continue
-		}
-		is = true
-		request = batchRequest(&c)
-	}
-	return is, request
-}
 
 // batchRequest returns what a container requests of the slack.
 func batchRequest(c *corev1.Container) (request model.Amount) {
@@ -56,70 +38,24 @@ func (c *crewRound) files() map[string]string {
 
 // newCrewPod returns the pod of a worker of one size, and whether a policy sells resources that it can request.
 func (c *crewRound) newCrewPod(pl *place, marks crew.Marks) (batch *corev1.Pod, sold bool) {
-	extra := c.p.Spec.Pod
-	if extra == nil {
-		extra = &v1alpha1.WorkerPodSpec{}
-	}
-	kind := c.kind
-	no, yes, user := false, true, int64(defaultUser)
-	if extra.RunAsUser != nil {
-		user = *extra.RunAsUser
-	}
-	stop := int64((c.read.Drain + stopWithin) / time.Second)
 	content, err := json.Marshal(marks)
 	if err != nil {
 		content = nil // times and booleans can be written
 	}
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: c.p.Namespace, Name: pl.worker.Name, Labels: map[string]string{}, Annotations: map[string]string{},
-			OwnerReferences: []metav1.OwnerReference{owner(c.p)},
-		},
-		Spec: corev1.PodSpec{
-			Containers: []corev1.Container{{
-				Name: crewContainer, Image: kind.Image, Command: kind.Command, Args: kind.Args,
-				Env:   []corev1.EnvVar{{Name: olap.HostVariable, Value: pl.host}},
-				Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: kind.Port}},
-				Resources: corev1.ResourceRequirements{
-					Requests: amountList(c.read.Floor), Limits: amountList(c.read.Floor),
-				},
-				VolumeMounts: []corev1.VolumeMount{{Name: "work", MountPath: kind.Work}},
-				Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{
-					Exec: &corev1.ExecAction{Command: []string{"bash", "-c", kind.Linger(c.read.Drain, marks.End)}},
-				}},
-				SecurityContext: &corev1.SecurityContext{
-					AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-				},
-			}},
-			Volumes: []corev1.Volume{
-				{Name: "work", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: extra.Disk}}},
-			},
-			// A worker that has drained ends with code 0, and must not start again. One that crashed may.
-			RestartPolicy:                 corev1.RestartPolicyOnFailure,
-			TerminationGracePeriodSeconds: &stop,
-			PriorityClassName:             cmp.Or(extra.PriorityClassName, v1alpha1.PriorityClassWorker),
-			ServiceAccountName:            extra.ServiceAccountName,
-			AutomountServiceAccountToken:  &no,
-			EnableServiceLinks:            &no,
-			SecurityContext: &corev1.PodSecurityContext{
-				RunAsNonRoot: &yes, RunAsUser: &user, RunAsGroup: &user, FSGroup: &user,
-				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-			},
-		},
-	}
+	p, w := c.fromTemplate(pl, string(content), c.kind.Work)
+	w.Args = append(w.Args, c.kind.Args...)
+	w.Env = append([]corev1.EnvVar{{Name: olap.HostVariable, Value: pl.host}}, w.Env...)
+	w.Ports = append([]corev1.ContainerPort{{Name: "web", ContainerPort: c.kind.Port}}, w.Ports...)
+	w.Resources = corev1.ResourceRequirements{Requests: amountList(c.read.Floor), Limits: amountList(c.read.Floor)}
+	setHook(w, c.kind.Linger(c.read.Drain, marks.End))
+	// A worker that has drained ends with code 0, and must not start again. One that crashed may.
+	p.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
 	c.configure(p)
-	return c.finish(p, pl, extra, string(content))
+	return c.k.c.o.Batch(p)
 }
 
 // configure mounts the configuration.
 func (c *crewRound) configure(p *corev1.Pod) {
-	mount := func(name, at string, sources ...corev1.VolumeProjection) {
-		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
-			Projected: &corev1.ProjectedVolumeSource{Sources: sources},
-		}})
-		first := &p.Spec.Containers[0]
-		first.VolumeMounts = append(first.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: at, ReadOnly: true})
-	}
 	from := func(name string, files map[string]string) corev1.VolumeProjection {
 		s := corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{
 			LocalObjectReference: corev1.LocalObjectReference{Name: name},
@@ -141,10 +77,12 @@ func (c *crewRound) configure(p *corev1.Pod) {
 		conf = append(conf, from(objectName(c.p), c.kind.Files))
 	}
 	if len(conf) > 0 {
-		mount("conf", c.kind.Dir, conf...)
+		mount(p, "conf", c.kind.Dir, &corev1.ProjectedVolumeSource{Sources: conf})
 	}
 	if c.kind.Catalogs != "" {
-		mount("catalogs", c.kind.CatalogsDir, from(c.kind.Catalogs, nil))
+		mount(p, "catalogs", c.kind.CatalogsDir, &corev1.ProjectedVolumeSource{
+			Sources: []corev1.VolumeProjection{from(c.kind.Catalogs, nil)},
+		})
 	}
 }
 
@@ -152,7 +90,7 @@ func (c *crewRound) configure(p *corev1.Pod) {
 func (c *crewRound) message(i int) string {
 	pl, s := &c.places[i], &c.steps[i]
 	switch {
-	case pl.worker.Pod != nil && (s.Why == crew.PodStarts || s.Why == crew.NotRegistered) && pl.pod.waits != "":
+	case pl.worker.Pod != nil && (s.Why == crew.PodStarting || s.Why == crew.NotRegistered) && pl.pod.waits != "":
 		return pl.pod.waits
 	case c.silent[i] != nil:
 		return c.silent[i].Error()

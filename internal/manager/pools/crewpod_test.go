@@ -27,11 +27,7 @@ func TestCrewPod(t *testing.T) { golden.Each(t, crewCase, "testdata/crew/*.yaml"
 
 func crewCase(t *testing.T, content string) string {
 	given, _, _ := strings.Cut(content, "---\n")
-	p := &v1alpha1.WorkerPool{}
-	if err := yaml.UnmarshalStrict([]byte(given), p); err != nil {
-		t.Fatal(err)
-	}
-	read, err := kube.ReadWorkerPool(p)
+	p, read, err := kube.ParseWorkerPool([]byte(given))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +47,7 @@ func crewCase(t *testing.T, content string) string {
 	pl := &r.places[0]
 	r.fill(pl, nil)
 	made, _ := crewed.newCrewPod(pl, crew.Marks{End: time.Date(2026, 11, 25, 9, 0, 0, 0, time.UTC)})
-	if row := rowOf(made); !row.crew || row.request != read.Floor || crewMarks(row.raw).End.IsZero() {
+	if row := rowOf(made); !row.crew || row.request != read.Floor.Plus(read.Beside) || crewMarks(row.raw).End.IsZero() {
 		t.Errorf("the pod is read as %+v", row)
 	}
 	pod, err := yaml.Marshal(made)
@@ -77,12 +73,12 @@ func TestTightPods(t *testing.T) {
 				OwnerReferences: []metav1.OwnerReference{{Kind: "WorkerPool", UID: "pool", Controller: &yes}},
 			},
 			Spec: corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{
-				Name: crewContainer, Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				Name: v1alpha1.WorkerContainer, Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 					v1alpha1.ResourceBatchCPU: resource.MustParse("1000"), v1alpha1.ResourceBatchMemory: resource.MustParse("1Gi"),
 				}},
 			}}},
 			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
-				Name: crewContainer, State: corev1.ContainerState{
+				Name: v1alpha1.WorkerContainer, State: corev1.ContainerState{
 					Running: &corev1.ContainerStateRunning{StartedAt: metav1.Unix(int64(60*minute), 0)},
 				},
 			}}},
@@ -95,7 +91,7 @@ func TestTightPods(t *testing.T) {
 	none := func(*corev1.Pod) {}
 	pod("a", "old", 1, none)
 	pod("b", "young", 2, none)
-	pod("a", "manager", 3, func(p *corev1.Pod) { p.Spec.Containers[0].Name = container })
+	pod("a", "manager", 3, func(p *corev1.Pod) { p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: vcoresVariable, Value: "1"}} })
 	pod("a", "stranger", 4, func(p *corev1.Pod) { p.OwnerReferences = nil })
 	pod("a", "over", 5, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
 	pod("a", "elsewhere", 6, func(p *corev1.Pod) { p.Spec.NodeName = "other" })

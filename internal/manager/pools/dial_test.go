@@ -64,7 +64,7 @@ func TestForbiddenAddress(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]"} {
 		spec := &v1alpha1.YARNSpec{
 			ResourceManagers: []string{"http://" + host + ":" + port}, ExcludeFile: "x",
-			Admins: []string{host + ":" + port},
+			Admins: []string{host + ":" + port}, User: "yarn",
 		}
 		e, _, err := newEngine(spec, nil, d)
 		if err != nil {
@@ -89,7 +89,7 @@ func TestForbiddenAddress(t *testing.T) {
 	secret := map[string][]byte{keyPrincipal: []byte("waterline"), keyKeytab: []byte(keytabOf(t, "waterline")),
 		keyKrb5: []byte(krb5)}
 	e, _, err := newEngine(&v1alpha1.YARNSpec{
-		ResourceManagers: []string{"http://" + webAddress}, AuthSecret: "s",
+		ResourceManagers: []string{"http://" + webAddress}, AuthSecret: &v1alpha1.ObjectReference{Name: "s"},
 	}, secret, dialerOf(t, webAddress))
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +156,8 @@ func TestForeignAnswers(t *testing.T) {
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w) }))
 		e, _, err := newEngine(&v1alpha1.YARNSpec{
-			ResourceManagers: []string{s.URL}, ExcludeFile: "x", Admins: []string{s.Listener.Addr().String()},
+			ResourceManagers: []string{s.URL}, ExcludeFile: "x", User: "yarn",
+			Admins: []string{s.Listener.Addr().String()},
 		}, nil, anywhere(t))
 		if err != nil {
 			t.Fatal(err)
@@ -210,7 +211,8 @@ func TestNotAllowed(t *testing.T) {
 	r, api := apiRound(t, nil)
 	k, spec := r.k, r.p.Spec.YARN
 	k.c.o.Reach, k.c.o.ExcludeDir, k.status = scopes, t.TempDir(), &v1alpha1.WorkerPoolStatus{}
-	spec.ResourceManagers, spec.AuthSecret, spec.ExcludeFile = []string{"http://" + address}, "s", "x"
+	spec.ResourceManagers, spec.ExcludeFile = []string{"http://" + address}, "x"
+	spec.AuthSecret = &v1alpha1.ObjectReference{Name: "s"}
 	r.lookAtRM(t.Context())
 	r.lookAtExcludes(t.Context())
 	r.askOwn(t.Context())
@@ -238,7 +240,7 @@ func TestSecretOfNamespace(t *testing.T) {
 			"/namespaces/yarn/secrets/own":     map[string]any{"data": map[string][]byte{"a": []byte("b")}},
 			"/namespaces/other/secrets/theirs": map[string]any{"data": map[string][]byte{"a": []byte("b")}},
 		})
-		r.p.Spec.YARN.AuthSecret = name
+		r.p.Spec.YARN.AuthSecret = &v1alpha1.ObjectReference{Name: name}
 		secret, err := r.secret(t.Context())
 		if got := err == nil && len(secret) == 1; got != want {
 			t.Errorf("%q: %v, %v", name, secret, err)

@@ -1,7 +1,6 @@
 package pools
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -71,7 +70,7 @@ func newEngine(
 		e.nm, e.peers, err = nodeManagers(auth, base, d.dialWorker)
 	}
 	if err != nil {
-		return nil, "BadSecret", fmt.Errorf("spec.yarn.authSecret: Secret %s: %w", spec.AuthSecret, err)
+		return nil, "BadSecret", fmt.Errorf("spec.yarn.authSecret: Secret %s: %w", v1alpha1.NameOf(spec.AuthSecret), err)
 	}
 	limit := flowcontrol.NewTokenBucketRateLimiter(perSecond, burst)
 	e.rm, err = yarn.NewRM(spec.ResourceManagers, yarn.HTTPOptions{
@@ -105,18 +104,15 @@ const (
 	keyCA        = "ca.crt"
 )
 
-// userOf returns who the manager is to the ResourceManager where authentication is simple.
-func userOf(spec *v1alpha1.YARNSpec) string { return cmp.Or(spec.User, "yarn") }
-
 // identity returns who the manager is to the YARN cluster, and how it connects.
 func identity(
 	spec *v1alpha1.YARNSpec, secret map[string][]byte, d *dialer,
 ) (yarn.Auth, *http.Transport, error) {
-	auth := yarn.Auth{User: userOf(spec)}
+	auth := yarn.Auth{User: spec.User}
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.DialContext, base.Proxy = d.dial, nil // a proxy would connect to what the dialer does not see
 	base.MaxIdleConnsPerHost = 8
-	if spec.AuthSecret == "" {
+	if spec.AuthSecret == nil {
 		return auth, base, nil
 	}
 	ca := secret[keyCA]

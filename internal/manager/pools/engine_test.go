@@ -59,7 +59,8 @@ func TestSecret(t *testing.T) {
 			secret[key] = []byte(value)
 		}
 		e, reason, err := newEngine(&v1alpha1.YARNSpec{
-			ResourceManagers: []string{"http://rm.example:8088"}, AuthSecret: "hadoop", ExcludeFile: "x",
+			ResourceManagers: []string{"http://rm.example:8088"}, AuthSecret: &v1alpha1.ObjectReference{Name: "hadoop"},
+			ExcludeFile: "x",
 		}, secret, dialerOf(t))
 		if len(c.words) == 0 {
 			if err != nil || e.rm == nil || e.nm == nil || e.admin == nil {

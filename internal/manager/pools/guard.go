@@ -12,6 +12,7 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
 const (
@@ -41,9 +42,9 @@ func (r *round) addGuard(p *corev1.Pod) {
 	}
 	amount, all := guardAmount(), r.read.Floor.Plus(r.read.Overhead)
 	amount = model.Amount{CPU: min(amount.CPU, all.CPU/2), Memory: min(amount.Memory, all.Memory/2)}
-	take(&p.Spec.Containers[0], amount)
+	take(kube.Worker(&p.Spec), amount)
 	args := []string{"--allowance=" + allowancePath, "--nodemanager=http://127.0.0.1:" + strconv.Itoa(webPort),
-		"--user=" + userOf(y)}
+		"--user=" + y.User}
 	if n := spec.KillsPerMinute; n != nil {
 		args = append(args, "--kills-per-minute="+strconv.Itoa(int(*n)))
 	}

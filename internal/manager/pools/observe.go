@@ -178,7 +178,7 @@ const secretEvery = 2 * time.Minute
 
 // secret returns the content of the pool's Secret; nil if it names none.
 func (r *round) secret(ctx context.Context) (map[string][]byte, error) {
-	return r.secretOf(ctx, "spec.yarn", r.p.Spec.YARN.AuthSecret)
+	return r.secretOf(ctx, "spec.yarn", v1alpha1.NameOf(r.p.Spec.YARN.AuthSecret))
 }
 
 // secretOf returns the content of the Secret that the field authSecret of an engine names; nil if it names none.
@@ -282,8 +282,8 @@ func (r *round) list() {
 		}
 		r.places = append(r.places, pl)
 	}
-	if r.p.Spec.Count != nil {
-		for i := range int(*r.p.Spec.Count) {
+	if r.p.Spec.Replicas != nil {
+		for i := range int(*r.p.Spec.Replicas) {
 			add(r.p.Name+"-"+strconv.Itoa(i), "", i)
 		}
 	} else {
@@ -334,9 +334,7 @@ func workerName(pool, node string) string {
 }
 
 // hostNetwork reports whether workers use the networks of their nodes.
-func (r *round) hostNetwork() bool {
-	return r.p.Spec.Identity != nil && r.p.Spec.Identity.Network == "Host"
-}
+func (r *round) hostNetwork() bool { return r.p.Spec.Template.Spec.HostNetwork }
 
 // host returns the name under which a worker's NodeManager registers.
 func (r *round) host(worker, node string) string {
@@ -370,7 +368,7 @@ func (r *round) fill(pl *place, on map[string]int) {
 	}
 	n, known := r.nodes[pl.node]
 	w.Cordoned = known && n.Closed(r.tolerations())
-	w.Room = r.p.Spec.Count != nil || n.Room(r.read.Floor.Plus(r.read.Overhead))
+	w.Room = r.p.Spec.Replicas != nil || n.Room(r.read.Floor.Plus(r.read.Overhead).Plus(r.read.Beside))
 	w.Unsold = pl.pod == nil && !r.sold()
 	floor, ceiling := r.in.Settings.Floor, pool.Size{}
 	if pl.pod != nil {
@@ -417,11 +415,10 @@ func (r *round) sold() bool {
 
 // tolerations returns what the pool's pods tolerate.
 func (r *round) tolerations() (all []pool.Toleration) {
-	if r.p.Spec.Pod == nil {
-		return nil
-	}
-	for _, t := range r.p.Spec.Pod.Tolerations {
-		all = append(all, pool.Toleration{Key: t.Key, Value: string(t.Value), Effect: t.Effect})
+	for _, t := range r.p.Spec.Template.Spec.Tolerations {
+		all = append(all, pool.Toleration{
+			Key: t.Key, Exists: t.Operator == corev1.TolerationOpExists, Value: t.Value, Effect: string(t.Effect),
+		})
 	}
 	return all
 }

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +17,7 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/kube"
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
@@ -26,8 +27,8 @@ const stopWithin = 30 * time.Second
 // defaultUser is the user of Hadoop in the images of its project.
 const defaultUser = 1000
 
-// container is the name of the NodeManager's container.
-const container = "nodemanager"
+// heapVariable is the environment variable with the largest heap of Hadoop's daemons.
+const heapVariable = "HADOOP_HEAPSIZE_MAX"
 
 // podRow is the known part of a worker's pod.
 type podRow struct {
@@ -63,10 +64,13 @@ func rowOf(p *corev1.Pod) podRow {
 	if p.DeletionGracePeriodSeconds != nil {
 		r.grace = *p.DeletionGracePeriodSeconds
 	}
-	if r.crew, r.request = crewOf(p); r.crew {
-		r.raw = p.Annotations[v1alpha1.AnnotationPoolMarks]
-	}
 	r.readSize(p)
+	if r.crew = r.start == (pool.Size{}) && kube.Worker(&p.Spec) != nil; r.crew {
+		r.raw, r.request = p.Annotations[v1alpha1.AnnotationPoolMarks], model.Amount{}
+		for i := range p.Spec.Containers {
+			r.request = r.request.Plus(batchRequest(&p.Spec.Containers[i]))
+		}
+	}
 	r.template = p.Annotations[v1alpha1.AnnotationPoolTemplate]
 	// A mark that cannot be read is none: the controller then waits longer, and kills nothing earlier.
 	_ = json.Unmarshal([]byte(p.Annotations[v1alpha1.AnnotationPoolMarks]), &r.marks)
@@ -81,7 +85,7 @@ func rowOf(p *corev1.Pod) podRow {
 		}
 	}
 	for _, c := range p.Status.ContainerStatuses {
-		if c.Name != container && c.Name != crewContainer {
+		if c.Name != v1alpha1.WorkerContainer {
 			continue
 		}
 		switch {
@@ -95,10 +99,7 @@ func rowOf(p *corev1.Pod) podRow {
 			r.waits = strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
 		}
 		if e := c.State.Terminated; e != nil {
-			r.waits, r.ended = fmt.Sprintf("the NodeManager ended with code %d %s", e.ExitCode, e.Reason), e.FinishedAt.Time
-			if r.crew {
-				r.waits = fmt.Sprintf("its process ended with code %d %s", e.ExitCode, e.Reason)
-			}
+			r.waits, r.ended = fmt.Sprintf("its process ended with code %d %s", e.ExitCode, e.Reason), e.FinishedAt.Time
 		}
 	}
 	return r
@@ -121,100 +122,106 @@ func encode(m pool.Marks) string {
 	return string(text)
 }
 
-// newPod returns the pod of a worker, and whether a policy sells resources that it can request.
+// newPod returns the pod of a NodeManager, and whether a policy sells resources that it can request.
 func (r *round) newPod(pl *place, marks pool.Marks) (batch *corev1.Pod, sold bool) {
-	spec, extra := &r.p.Spec, r.p.Spec.Pod
-	if extra == nil {
-		extra = &v1alpha1.WorkerPodSpec{}
+	p, w := r.fromTemplate(pl, encode(marks), workDir)
+	if len(w.Command)+len(w.Args) == 0 {
+		w.Command = []string{"yarn", "nodemanager"}
 	}
-	y := spec.YARN
-	no, yes, user := false, true, int64(defaultUser)
-	if extra.RunAsUser != nil {
-		user = *extra.RunAsUser
+	w.Env = r.environment(w.Env, pl.host)
+	w.Ports = append([]corev1.ContainerPort{
+		{Name: "nm", ContainerPort: nmPort}, {Name: "web", ContainerPort: webPort},
+	}, w.Ports...)
+	w.Resources = corev1.ResourceRequirements{
+		Requests: amountList(r.read.Floor.Plus(r.read.Overhead)), Limits: amountList(r.read.Ceiling.Plus(r.read.Overhead)),
 	}
-	stop := int64((r.read.Drain + stopWithin) / time.Second)
-	command := y.Command
-	if len(command) == 0 {
-		command = []string{"yarn", "nodemanager"}
-	}
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: r.p.Namespace, Name: pl.worker.Name, Labels: map[string]string{}, Annotations: map[string]string{},
-			OwnerReferences: []metav1.OwnerReference{owner(r.p)},
-		},
-		Spec: corev1.PodSpec{
-			Containers: []corev1.Container{{
-				Name: container, Image: y.Image, Command: command,
-				Env: r.environment(pl.host),
-				Ports: []corev1.ContainerPort{
-					{Name: "nm", ContainerPort: nmPort}, {Name: "web", ContainerPort: webPort},
-				},
-				Resources: corev1.ResourceRequirements{
-					Requests: amountList(r.read.Floor.Plus(r.read.Overhead)),
-					Limits:   amountList(r.read.Ceiling.Plus(r.read.Overhead)),
-				},
-				VolumeMounts: []corev1.VolumeMount{
-					{Name: "conf", MountPath: confDir, ReadOnly: true}, {Name: "work", MountPath: workDir},
-				},
-				Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{
-					Exec: &corev1.ExecAction{Command: []string{"bash", "-c", linger(r.read.Drain, marks.End, r.graceful())}},
-				}},
-				SecurityContext: &corev1.SecurityContext{
-					AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-				},
-			}},
-			Volumes: []corev1.Volume{
-				{Name: "conf", VolumeSource: corev1.VolumeSource{Projected: r.configuration()}},
-				{Name: "work", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: extra.Disk}}},
-			},
-			// The pod's pause process reaps what containers leave behind. Java does not: as process 1, it collected a zombie
-			// for every container that YARN killed.
-			ShareProcessNamespace:         &yes,
-			RestartPolicy:                 corev1.RestartPolicyAlways,
-			TerminationGracePeriodSeconds: &stop,
-			PriorityClassName:             cmp.Or(extra.PriorityClassName, v1alpha1.PriorityClassWorker),
-			ServiceAccountName:            extra.ServiceAccountName,
-			AutomountServiceAccountToken:  &no,
-			EnableServiceLinks:            &no,
-			SecurityContext: &corev1.PodSecurityContext{
-				RunAsNonRoot: &yes, RunAsUser: &user, RunAsGroup: &user, FSGroup: &user,
-				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-			},
-		},
-	}
+	mount(p, "conf", confDir, r.configuration())
+	setHook(w, linger(r.read.Drain, marks.End, r.graceful()))
+	// The pod's pause process reaps what containers leave behind. Java does not: as process 1, it collected a zombie for
+	// every container that YARN killed.
+	yes := true
+	p.Spec.ShareProcessNamespace = &yes
+	p.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	p.Annotations[v1alpha1.AnnotationPoolTemplate] = r.template()
-	return r.finish(p, pl, extra, encode(marks))
+	r.addGuard(p)
+	return r.k.c.o.Batch(p)
 }
 
-// finish adds to the pod of a worker what does not depend on its engine, and has it request batch resources.
-func (r *round) finish(
-	p *corev1.Pod, pl *place, extra *v1alpha1.WorkerPodSpec, marks string,
-) (batch *corev1.Pod, sold bool) {
-	for k, v := range extra.Labels {
-		p.Labels[k] = string(v)
+// fromTemplate returns the pod of a worker with what does not depend on its engine, and its container worker. It has
+// the volume work at a path.
+func (r *round) fromTemplate(pl *place, marks, work string) (*corev1.Pod, *corev1.Container) {
+	t := r.p.Spec.Template.DeepCopy()
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: r.p.Namespace, Name: pl.worker.Name, Labels: t.Labels, Annotations: t.Annotations,
+			OwnerReferences: []metav1.OwnerReference{owner(r.p)},
+		},
+		Spec: t.Spec,
 	}
-	for k, v := range extra.Annotations {
-		if _, ours := p.Annotations[k]; !ours {
-			p.Annotations[k] = v
-		}
-	}
-	p.Labels[v1alpha1.LabelPool], p.Labels[v1alpha1.LabelQoS] = r.p.Name, string(model.ClassBE)
-	p.Annotations[v1alpha1.AnnotationPoolMarks] = marks
-	for _, name := range extra.ImagePullSecrets {
-		p.Spec.ImagePullSecrets = append(p.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
-	}
-	for _, t := range extra.Tolerations {
-		p.Spec.Tolerations = append(p.Spec.Tolerations, toleration(t))
-	}
-	for _, v := range extra.Volumes {
-		addVolume(p, v)
-	}
-	if r.p.Spec.YARN != nil {
-		r.addGuard(p)
+	metav1.SetMetaDataLabel(&p.ObjectMeta, v1alpha1.LabelPool, r.p.Name)
+	metav1.SetMetaDataLabel(&p.ObjectMeta, v1alpha1.LabelQoS, string(model.ClassBE))
+	metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.AnnotationPoolMarks, marks)
+	s, no, stop := &p.Spec, false, int64((r.read.Drain+stopWithin)/time.Second)
+	s.TerminationGracePeriodSeconds = &stop
+	s.PriorityClassName = cmp.Or(s.PriorityClassName, v1alpha1.PriorityClassWorker)
+	s.AutomountServiceAccountToken = &no
+	s.EnableServiceLinks = cmp.Or(s.EnableServiceLinks, &no)
+	secure(s)
+	w := kube.Worker(s)
+	w.VolumeMounts = append([]corev1.VolumeMount{{Name: workVolume, MountPath: work}}, w.VolumeMounts...)
+	if !slices.ContainsFunc(s.Volumes, func(v corev1.Volume) bool { return v.Name == workVolume }) {
+		s.Volumes = append(s.Volumes, corev1.Volume{Name: workVolume, VolumeSource: corev1.VolumeSource{
+			EmptyDir: &corev1.EmptyDirVolumeSource{},
+		}})
 	}
 	r.identify(p, pl)
 	r.placeOn(p, pl)
-	return r.k.c.o.Batch(p)
+	return p, w
+}
+
+// workVolume is the volume that workers write to. A template may have one of that name.
+const workVolume = "work"
+
+// secure completes the security contexts of a pod to what the level restricted of Pod Security asks for. The rules of
+// templates see to it that they do not contradict it.
+func secure(s *corev1.PodSpec) {
+	if s.SecurityContext == nil {
+		s.SecurityContext = &corev1.PodSecurityContext{}
+	}
+	no, yes, user := false, true, int64(defaultUser)
+	c := s.SecurityContext
+	c.RunAsNonRoot = &yes
+	c.RunAsUser = cmp.Or(c.RunAsUser, &user)
+	c.RunAsGroup = cmp.Or(c.RunAsGroup, c.RunAsUser)
+	c.FSGroup = cmp.Or(c.FSGroup, c.RunAsUser)
+	if c.SeccompProfile == nil {
+		c.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
+	}
+	for _, list := range [][]corev1.Container{s.InitContainers, s.Containers} {
+		for i := range list {
+			if list[i].SecurityContext == nil {
+				list[i].SecurityContext = &corev1.SecurityContext{}
+			}
+			c := list[i].SecurityContext
+			c.AllowPrivilegeEscalation = &no
+			c.Capabilities = &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}
+		}
+	}
+}
+
+// mount mounts a volume into a worker's container, for reading.
+func mount(p *corev1.Pod, name, at string, v *corev1.ProjectedVolumeSource) {
+	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Projected: v}})
+	w := kube.Worker(&p.Spec)
+	w.VolumeMounts = append(w.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: at, ReadOnly: true})
+}
+
+// setHook makes a script the hook of a worker's container that runs when its pod is deleted.
+func setHook(w *corev1.Container, script string) {
+	if w.Lifecycle == nil {
+		w.Lifecycle = &corev1.Lifecycle{}
+	}
+	w.Lifecycle.PreStop = &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"bash", "-c", script}}}
 }
 
 // linger returns the shell script of the preStop hook. Somebody who deletes the pod waits there while the manager
@@ -240,30 +247,38 @@ done
 `
 }
 
-// environment returns the variables of the NodeManager. The pool's own may differ in the size of the heap.
-func (r *round) environment(host string) []corev1.EnvVar {
-	all := map[string]string{"HADOOP_HEAPSIZE_MAX": fmt.Sprintf("%dm", heap(yarn.MiB(r.read.Overhead.Memory)))}
-	maps.Copy(all, r.p.Spec.YARN.Environment)
+// environment returns the variables of the NodeManager: the template's, and those of the pool, which go before. Only the
+// size of the heap is the template's to choose.
+func (r *round) environment(given []corev1.EnvVar, host string) []corev1.EnvVar {
 	floor := r.settings().Floor
-	all["HADOOP_CONF_DIR"], all[hostVariable] = confDir, host
-	all[memoryVariable], all[vcoresVariable] = strconv.FormatInt(floor.MemoryMiB, 10), strconv.FormatInt(floor.VCores, 10)
+	all := map[string]string{
+		"HADOOP_CONF_DIR": confDir, hostVariable: host,
+		memoryVariable: strconv.FormatInt(floor.MemoryMiB, 10), vcoresVariable: strconv.FormatInt(floor.VCores, 10),
+	}
+	if !slices.ContainsFunc(given, func(e corev1.EnvVar) bool { return e.Name == heapVariable }) {
+		all[heapVariable] = fmt.Sprintf("%dm", heap(yarn.MiB(r.read.Overhead.Memory)))
+	}
 	var list []corev1.EnvVar
 	for _, name := range sortedKeys(all) {
 		list = append(list, corev1.EnvVar{Name: name, Value: all[name]})
+	}
+	for _, e := range given {
+		if _, ours := all[e.Name]; !ours {
+			list = append(list, e)
+		}
 	}
 	return list
 }
 
 // identify gives the pod its host name and its address.
 func (r *round) identify(p *corev1.Pod, pl *place) {
-	id := r.p.Spec.Identity
+	id := &r.p.Spec.Identity
 	if r.hostNetwork() {
-		p.Spec.HostNetwork = true
-		p.Spec.DNSPolicy = corev1.DNSClusterFirstWithHostNet
+		p.Spec.DNSPolicy = cmp.Or(p.Spec.DNSPolicy, corev1.DNSClusterFirstWithHostNet)
 		return
 	}
 	p.Spec.Hostname, p.Spec.Subdomain = pl.worker.Name, r.p.Name
-	if id == nil || pl.index < 0 || pl.index >= len(id.Addresses) {
+	if pl.index < 0 || pl.index >= len(id.Addresses) {
 		return
 	}
 	for k, v := range id.AddressAnnotations {
@@ -278,10 +293,11 @@ const templateNode = "cluster-autoscaler.kubernetes.io/template-node"
 // placeOn says where the pod may run. A worker of the default class waits without a new node being bought for it.
 func (r *round) placeOn(p *corev1.Pod, pl *place) {
 	required := &corev1.NodeSelector{}
-	p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: required,
-	}}
-	if r.p.Spec.Count == nil {
+	if p.Spec.Affinity == nil {
+		p.Spec.Affinity = &corev1.Affinity{}
+	}
+	p.Spec.Affinity.NodeAffinity = &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required}
+	if r.p.Spec.Replicas == nil {
 		required.NodeSelectorTerms = []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
 			{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{pl.node}},
 		}}}
@@ -301,6 +317,9 @@ func (r *round) placeOn(p *corev1.Pod, pl *place) {
 	if required.NodeSelectorTerms = []corev1.NodeSelectorTerm{{MatchExpressions: terms}}; len(terms) == 0 {
 		p.Spec.Affinity.NodeAffinity = nil
 	}
+	if p.Spec.Affinity.PodAntiAffinity != nil {
+		return
+	}
 	p.Spec.Affinity.PodAntiAffinity = &corev1.PodAntiAffinity{
 		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
 			Weight: 100,
@@ -310,36 +329,6 @@ func (r *round) placeOn(p *corev1.Pod, pl *place) {
 			},
 		}},
 	}
-}
-
-// addVolume adds a volume to a pod, and mounts it.
-func addVolume(p *corev1.Pod, v v1alpha1.VolumeSpec) {
-	volume := corev1.Volume{Name: v.Name}
-	switch {
-	case v.PersistentVolumeClaim != "":
-		volume.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{
-			ClaimName: v.PersistentVolumeClaim, ReadOnly: v.ReadOnly,
-		}
-	case v.ConfigMap != "":
-		volume.ConfigMap = &corev1.ConfigMapVolumeSource{
-			LocalObjectReference: corev1.LocalObjectReference{Name: v.ConfigMap},
-		}
-	case v.Secret != "":
-		volume.Secret = &corev1.SecretVolumeSource{SecretName: v.Secret}
-	default:
-		volume.HostPath = &corev1.HostPathVolumeSource{Path: v.HostPath}
-	}
-	p.Spec.Volumes = append(p.Spec.Volumes, volume)
-	c := &p.Spec.Containers[0]
-	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: v.Name, MountPath: v.MountPath, ReadOnly: v.ReadOnly})
-}
-
-func toleration(t v1alpha1.TolerationSpec) corev1.Toleration {
-	to := corev1.Toleration{Key: t.Key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffect(t.Effect)}
-	if t.Value != "" {
-		to.Operator, to.Value = corev1.TolerationOpEqual, string(t.Value)
-	}
-	return to
 }
 
 func owner(p *v1alpha1.WorkerPool) metav1.OwnerReference {

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/decide/cluster/reach"
 	"github.com/waterline-io/waterline/internal/golden"
@@ -27,11 +26,7 @@ func TestPod(t *testing.T) { golden.Each(t, podCase, "testdata/*.yaml") }
 
 func podCase(t *testing.T, content string) string {
 	given, _, _ := strings.Cut(content, "---\n")
-	p := &v1alpha1.WorkerPool{}
-	if err := yaml.UnmarshalStrict([]byte(given), p); err != nil {
-		t.Fatal(err)
-	}
-	read, err := kube.ReadWorkerPool(p)
+	p, read, err := kube.ParseWorkerPool([]byte(given))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,9 +93,9 @@ func TestRow(t *testing.T) {
 		want       podRow
 	}{
 		{"waiting", `{status: {conditions: [{type: PodScheduled, status: "False", message: no node}]}}`, podRow{waits: "no node"}},
-		{"no image", `{status: {containerStatuses: [{name: nodemanager, state: {waiting: {reason: ErrImagePull, message: none}}}]}}`,
+		{"no image", `{status: {containerStatuses: [{name: worker, state: {waiting: {reason: ErrImagePull, message: none}}}]}}`,
 			podRow{waits: "ErrImagePull: none"}},
-		{"starting", `{status: {containerStatuses: [{name: nodemanager, state: {waiting: {reason: ContainerCreating}}}]}}`, podRow{}},
+		{"starting", `{status: {containerStatuses: [{name: worker, state: {waiting: {reason: ContainerCreating}}}]}}`, podRow{}},
 		{"over", `{status: {phase: Failed}}`, podRow{over: true}},
 		{"marked", `{metadata: {annotations: {waterline.io/pool-marks: '` + encode(marks) + `'}}}`, podRow{marks: marks}},
 		{"marked by somebody", `{metadata: {annotations: {waterline.io/pool-marks: "{"}}}`, podRow{}},

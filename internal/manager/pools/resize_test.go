@@ -36,7 +36,7 @@ func newManyResizes(t *testing.T, n int) *manyResizes {
 	}
 	m.Tick(time.Now().Add(time.Second)) // they register
 	e, _, err := newEngine(&v1alpha1.YARNSpec{
-		ResourceManagers: []string{web.URL}, Admins: []string{m.rpc.Addr().String()},
+		ResourceManagers: []string{web.URL}, User: "yarn", Admins: []string{m.rpc.Addr().String()},
 	}, nil, anywhere(t))
 	if err != nil {
 		t.Fatal(err)

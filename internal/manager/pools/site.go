@@ -41,7 +41,7 @@ func (r *round) configuration() *corev1.ProjectedVolumeSource {
 		}}
 	}
 	volume := &corev1.ProjectedVolumeSource{}
-	if given := r.p.Spec.YARN.ConfigMap; given != "" {
+	if given := v1alpha1.NameOf(r.p.Spec.YARN.ConfigMap); given != "" {
 		// Of two sources with the same path, the later one counts.
 		volume.Sources = append(volume.Sources, from(given),
 			from(given, corev1.KeyToPath{Key: "yarn-site.xml", Path: baseDir + "/yarn-site.xml"}))
@@ -76,7 +76,7 @@ func yarnSite(spec *v1alpha1.YARNSpec) string {
 		"yarn.nodemanager.vmem-check-enabled": "false", // Java reserves far more than it uses
 		"yarn.nodemanager.env-whitelist":      "JAVA_HOME,HADOOP_COMMON_HOME,HADOOP_HDFS_HOME,HADOOP_CONF_DIR,PATH,LANG,TZ",
 	})
-	if spec.ConfigMap != "" {
+	if spec.ConfigMap != nil {
 		fmt.Fprintf(&b, "  <xi:include href=\"%s/%s/yarn-site.xml\"><xi:fallback/></xi:include>\n", confDir, baseDir)
 	}
 	properties(map[string]string{

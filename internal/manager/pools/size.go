@@ -30,7 +30,7 @@ func (r *podRow) readSize(p *corev1.Pod) {
 	}
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]
-		if c.Name != container {
+		if c.Name != v1alpha1.WorkerContainer {
 			continue
 		}
 		add(c)
@@ -78,13 +78,11 @@ func (r *round) template() string {
 }
 
 func (r *round) newTemplate() string {
-	y, id := r.p.Spec.YARN.DeepCopy(), r.p.Spec.Identity.DeepCopy()
-	if id != nil {
-		id.Addresses, id.CoolDown = nil, ""
-	}
-	y.Label, y.Admins, y.AuthSecret, y.ExcludeFile = v1alpha1.NodeLabelSpec{}, nil, "", ""
+	y, id := r.p.Spec.YARN.DeepCopy(), r.p.Spec.Identity
+	id.Addresses, id.CoolDown = nil, nil
+	y.Label, y.Admins, y.AuthSecret, y.ExcludeFile = v1alpha1.NodeLabelSpec{}, nil, nil, ""
 	content, err := json.Marshal([]any{
-		y, id, r.p.Spec.Pod, r.read.Floor, r.read.Ceiling, r.read.Overhead, r.read.VCoresPerCPU,
+		y, id, r.p.Spec.Template, r.read.Floor, r.read.Ceiling, r.read.Overhead, r.read.VCoresPerCPU,
 		r.read.Drain, r.graceful(),
 	})
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"sigs.k8s.io/yaml"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
@@ -26,14 +25,11 @@ func poolRound(t *testing.T, file string, edit func(*v1alpha1.WorkerPool)) *roun
 		t.Fatal(err)
 	}
 	given, _, _ := strings.Cut(string(content), "---\n")
-	p := &v1alpha1.WorkerPool{}
-	if err := yaml.UnmarshalStrict([]byte(given), p); err != nil {
-		t.Fatal(err)
-	}
-	if edit != nil {
+	p, read, err := kube.ParseWorkerPool([]byte(given))
+	if err == nil && edit != nil {
 		edit(p)
+		read, err = kube.ReadWorkerPool(p)
 	}
-	read, err := kube.ReadWorkerPool(p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,12 +73,12 @@ func TestPodKeepsItsSize(t *testing.T) {
 				p.Spec.Size.Ceiling = &v1alpha1.ResourceSpec{CPU: resource.MustParse("64"), Memory: resource.MustParse("256Gi")}
 			}, true},
 			"overhead": {func(p *v1alpha1.WorkerPool) {
-				p.Spec.YARN.Overhead = &v1alpha1.ResourceSpec{CPU: resource.MustParse("500m"), Memory: resource.MustParse("8Gi")}
+				p.Spec.YARN.Overhead = v1alpha1.ResourceSpec{CPU: resource.MustParse("500m"), Memory: resource.MustParse("8Gi")}
 			}, true},
-			"image":  {func(p *v1alpha1.WorkerPool) { p.Spec.YARN.Image = "other" }, true},
+			"image":  {func(p *v1alpha1.WorkerPool) { p.Spec.Template.Spec.Containers[0].Image = "other" }, true},
 			"step":   {func(p *v1alpha1.WorkerPool) { p.Spec.Size.Step.CPU = resource.MustParse("1") }, false},
 			"label":  {func(p *v1alpha1.WorkerPool) { p.Spec.YARN.Label.Name = "other" }, false},
-			"secret": {func(p *v1alpha1.WorkerPool) { p.Spec.YARN.AuthSecret = "other" }, false},
+			"secret": {func(p *v1alpha1.WorkerPool) { p.Spec.YARN.AuthSecret = &v1alpha1.ObjectReference{Name: "other"} }, false},
 		} {
 			r := poolRound(t, file, c.edit)
 			r.nodes["n1"] = Node{Node: pool.Node{Selling: true, Offer: model.Amount{CPU: 100_000, Memory: 200 * gib}}}

@@ -40,6 +40,12 @@ func (k *keeper) report(ctx context.Context, now time.Time, p *v1alpha1.WorkerPo
 	gone := false
 	if r != nil {
 		gone = r.summarize(&next)
+		next.Selector, next.Replicas = v1alpha1.LabelPool+"="+p.Name, 0
+		for i := range r.places {
+			if pod := r.places[i].pod; pod != nil && !pod.over {
+				next.Replicas++
+			}
+		}
 	}
 	k.conditions(&next, p, r, t)
 	k.warn(ctx, p, t)
@@ -81,7 +87,7 @@ func withoutNumbers(s *v1alpha1.WorkerPoolStatus) *v1alpha1.WorkerPoolStatus {
 // failed attempts of earlier ones, and since when the ResourceManager is active; and the conditions.
 func withoutPhases(s *v1alpha1.WorkerPoolStatus) *v1alpha1.WorkerPoolStatus {
 	c := withoutNumbers(s)
-	c.Active, c.Leaving, c.Wanted = 0, 0, 0
+	c.Active, c.Leaving, c.Wanted, c.Replicas = 0, 0, 0, 0
 	for i, w := range c.Workers {
 		c.Workers[i] = v1alpha1.WorkerStatus{Name: w.Name, Node: w.Node, Pod: w.Pod, Ended: w.Ended, Attempts: w.Attempts}
 	}
@@ -169,11 +175,11 @@ func (r *round) row(pl *place, step *pool.Step, was v1alpha1.WorkerStatus) v1alp
 	}
 	if pl.worker.Pod != nil {
 		row.Pod = pl.pod.uid
-		if row.Message == "" && (step.Why == pool.PodStarts || step.Why == pool.NotRegistered) {
+		if row.Message == "" && (step.Why == pool.PodStarting || step.Why == pool.NotRegistered) {
 			row.Message = kube.Shorten(pl.pod.waits, 1024)
 		}
 	}
-	if step.Why == pool.OtherName {
+	if step.Why == pool.HostNameMismatch {
 		row.Message = kube.Shorten("its NodeManager registered as "+step.Text, 1024)
 	}
 	if !pl.worker.Ended.IsZero() {
@@ -340,7 +346,7 @@ func (k *keeper) writeStatus(ctx context.Context, p *v1alpha1.WorkerPool, s *v1a
 // statusPatch returns a merge patch that also removes what the status no longer has.
 func statusPatch(s *v1alpha1.WorkerPoolStatus) map[string]any {
 	patch := map[string]any{
-		"observedGeneration": s.ObservedGeneration, "wanted": s.Wanted, "active": s.Active, "leaving": s.Leaving,
+		"observedGeneration": s.ObservedGeneration, "replicas": s.Replicas, "selector": s.Selector, "wanted": s.Wanted, "active": s.Active, "leaving": s.Leaving,
 		"containers": s.Containers, "total": s.Total, "used": s.Used, "workers": s.Workers, "conditions": s.Conditions,
 		"resourceManager": s.ResourceManager, "next": s.Next,
 	}

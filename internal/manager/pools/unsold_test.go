@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"sigs.k8s.io/yaml"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/crew"
@@ -25,11 +24,7 @@ func unsoldRound(t *testing.T, file string, sold func() bool) *round {
 		t.Fatal(err)
 	}
 	given, _, _ := strings.Cut(string(content), "---\n")
-	p := &v1alpha1.WorkerPool{}
-	if err := yaml.UnmarshalStrict([]byte(given), p); err != nil {
-		t.Fatal(err)
-	}
-	read, err := kube.ReadWorkerPool(p)
+	p, read, err := kube.ParseWorkerPool([]byte(given))
 	if err != nil {
 		t.Fatal(err)
 	}

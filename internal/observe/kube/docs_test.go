@@ -8,9 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-	"sigs.k8s.io/yaml"
-
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
@@ -74,10 +71,7 @@ func TestDocumentedPools(t *testing.T) {
 				continue
 			}
 			found++
-			var p v1alpha1.WorkerPool
-			if err := yaml.UnmarshalStrict([]byte(m[1]), &p); err != nil {
-				t.Errorf("%s: %v\n%s", file, err, m[1])
-			} else if _, err := ReadWorkerPool(&p); err != nil {
+			if _, _, err := ParseWorkerPool([]byte(m[1])); err != nil {
 				t.Errorf("%s: %v\n%s", file, err, m[1])
 			}
 		}
@@ -89,34 +83,30 @@ func TestDocumentedPools(t *testing.T) {
 
 // TestReadEngine checks that a pool has one engine, and that workers of one size have no other.
 func TestReadEngine(t *testing.T) {
-	trino, impala := &v1alpha1.TrinoSpec{}, &v1alpha1.ImpalaSpec{GracePeriod: "1m"}
-	ceiling := v1alpha1.WorkerSizeSpec{Ceiling: &v1alpha1.ResourceSpec{
-		CPU: resource.MustParse("8"), Memory: resource.MustParse("8Gi"),
-	}}
+	const ceiling = `size: {ceiling: {cpu: 8, memory: 8Gi}}`
 	for _, test := range []struct {
-		spec  v1alpha1.WorkerPoolSpec
+		spec  string
 		grace time.Duration
 		word  string // of the error
 	}{
-		{v1alpha1.WorkerPoolSpec{Trino: trino}, 30 * time.Second, ""},
-		{v1alpha1.WorkerPoolSpec{Impala: impala}, time.Minute, ""},
-		{v1alpha1.WorkerPoolSpec{YARN: &v1alpha1.YARNSpec{}, Size: ceiling}, 0, ""},
-		{v1alpha1.WorkerPoolSpec{}, 0, "exactly one"},
-		{v1alpha1.WorkerPoolSpec{Trino: trino, Impala: impala}, 0, "exactly one"},
-		{v1alpha1.WorkerPoolSpec{YARN: &v1alpha1.YARNSpec{}, Impala: impala}, 0, "exactly one"},
-		{v1alpha1.WorkerPoolSpec{Trino: trino, Size: ceiling}, 0, "spec.size"},
-		{v1alpha1.WorkerPoolSpec{Trino: trino, Size: v1alpha1.WorkerSizeSpec{Pause: "1m"}}, 0, "spec.size"},
-		{v1alpha1.WorkerPoolSpec{Trino: &v1alpha1.TrinoSpec{GracePeriod: "0s"}}, 0, "gracePeriod"},
-		{v1alpha1.WorkerPoolSpec{Trino: &v1alpha1.TrinoSpec{GracePeriod: "soon"}}, 0, "gracePeriod"},
-		{v1alpha1.WorkerPoolSpec{Trino: trino, Drain: v1alpha1.DrainSpec{Timeout: "59s"}}, 0, "write 1m0s or more"},
-		{v1alpha1.WorkerPoolSpec{Trino: trino, Drain: v1alpha1.DrainSpec{Timeout: "60s"}}, 30 * time.Second, ""},
+		{`trino: {}`, 30 * time.Second, ""},
+		{`impala: {gracePeriod: 1m}`, time.Minute, ""},
+		{`yarn: {}, ` + ceiling, 0, ""},
+		{``, 0, "exactly one"},
+		{`trino: {}, impala: {}`, 0, "exactly one"},
+		{`yarn: {}, impala: {}`, 0, "exactly one"},
+		{`trino: {}, ` + ceiling, 0, "spec.size.ceiling"},
+		{`trino: {gracePeriod: 0s}`, 0, "spec.trino.gracePeriod"},
+		{`trino: {gracePeriod: soon}`, 0, `invalid duration "soon"`},
+		{`trino: {}, drain: {timeout: 59s}`, 0, "write 1m0s or more"},
+		{`trino: {}, drain: {timeout: 60s}`, 30 * time.Second, ""},
 	} {
-		read, err := ReadWorkerPool(&v1alpha1.WorkerPool{Spec: test.spec})
+		_, read, err := ParseWorkerPool(poolDocument(test.spec))
 		switch {
 		case test.word == "" && (err != nil || read.GracePeriod != test.grace):
-			t.Errorf("%+v: %s, %v; want %s", test.spec, read.GracePeriod, err, test.grace)
+			t.Errorf("%s: %s, %v; want %s", test.spec, read.GracePeriod, err, test.grace)
 		case test.word != "" && (err == nil || !strings.Contains(err.Error(), test.word)):
-			t.Errorf("%+v: want an error with %q, have %v", test.spec, test.word, err)
+			t.Errorf("%s: want an error with %q, have %v", test.spec, test.word, err)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/model"
 )
 
 // TestPoolOfPod checks which pods count as workers of a pool: only those that their pool controls, whatever label a
@@ -65,26 +67,51 @@ func TestPoolOfPod(t *testing.T) {
 // TestWindowOfPool reads how a worker follows its node: 10 min unless the pool says otherwise, and an hour at most.
 func TestWindowOfPool(t *testing.T) {
 	for _, c := range []struct {
-		follow *v1alpha1.FollowSpec
+		follow string
 		want   time.Duration
 		wrong  string
 	}{
-		{nil, 10 * time.Minute, ""},
-		{&v1alpha1.FollowSpec{}, 10 * time.Minute, ""},
-		{&v1alpha1.FollowSpec{Window: "0s"}, 0, ""},
-		{&v1alpha1.FollowSpec{Window: "1h"}, time.Hour, ""},
-		{&v1alpha1.FollowSpec{Window: "1h1s"}, 0, "spec.size.follow.window"},
-		{&v1alpha1.FollowSpec{Window: "soon"}, 0, "spec.size.follow.window"},
+		{`{}`, 10 * time.Minute, ""},
+		{`{window: 0s}`, 0, ""},
+		{`{window: 1h}`, time.Hour, ""},
+		{`{window: 1h1s}`, 0, "spec.size.follow.window"},
+		{`{window: -1s}`, 0, "spec.size.follow.window"},
+		{`{window: soon}`, 0, "invalid duration"},
 	} {
-		p := &v1alpha1.WorkerPool{}
-		p.Spec.YARN = &v1alpha1.YARNSpec{}
-		p.Spec.Size.Follow = c.follow
-		read, err := ReadWorkerPool(p)
+		_, read, err := ParseWorkerPool(poolDocument(`yarn: {}, size: {follow: ` + c.follow + `}`))
 		switch {
 		case c.wrong == "" && (err != nil || read.Window != c.want):
-			t.Errorf("%+v: %s, %v; want %s", c.follow, read.Window, err, c.want)
+			t.Errorf("%s: %s, %v; want %s", c.follow, read.Window, err, c.want)
 		case c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)):
-			t.Errorf("%+v: %v, want an error of %s", c.follow, err, c.wrong)
+			t.Errorf("%s: %v, want an error of %s", c.follow, err, c.wrong)
 		}
 	}
+}
+
+// TestDefaultsOfPool checks that a document without optional fields has the defaults of the schema, and that what it
+// says stays.
+func TestDefaultsOfPool(t *testing.T) {
+	p, read, err := ParseWorkerPool(poolDocument(`yarn: {}, drain: {timeout: 5m}`))
+	want := WorkerPool{
+		Floor: model.Amount{CPU: 1000, Memory: 2 << 30}, Step: model.Amount{CPU: 1000, Memory: 2 << 30},
+		Ceiling: model.Amount{CPU: 1000, Memory: 2 << 30}, Overhead: model.Amount{CPU: 100, Memory: 1 << 30},
+		VCoresPerCPU: 1, Pause: 30 * time.Second, Window: 10 * time.Minute, Grace: time.Minute, Drain: 5 * time.Minute,
+		CoolDown: time.Minute, Waves: 1,
+	}
+	if err != nil || !reflect.DeepEqual(read, want) || p.Spec.YARN.User != "yarn" {
+		t.Errorf("%+v, %v; want %+v", read, err, want)
+	}
+	if p, _, err := ParseWorkerPool(poolDocument(`trino: {environment: test}`)); err != nil ||
+		p.Spec.Trino.User != "waterline" || p.Spec.Trino.Environment != "test" || p.Spec.YARN != nil {
+		t.Errorf("%+v, %v", p.Spec, err)
+	}
+}
+
+// poolDocument returns a document with a pool. spec is all but its template.
+func poolDocument(spec string) []byte {
+	if spec != "" {
+		spec += ", "
+	}
+	return []byte(`{apiVersion: waterline.io/v1alpha1, kind: WorkerPool, metadata: {name: p, namespace: a}, spec: {` + spec +
+		`template: {spec: {containers: [{name: worker, image: hadoop}]}}}}`)
 }

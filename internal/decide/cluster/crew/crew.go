@@ -130,7 +130,7 @@ func (r *round) next() Step {
 	case w.Pod == nil:
 		return r.absent(w.Wanted && !over && !r.soon())
 	case over:
-		return Step{Phase: Stopped, Verb: DeletePod, Within: atOnce, Why: TimeOver}
+		return Step{Phase: Stopped, Verb: DeletePod, Within: atOnce, Why: DeadlineExceeded}
 	}
 	r.remember()
 	if why, leaves := r.leaves(); leaves {
@@ -188,11 +188,11 @@ func (r *round) leaves() (Code, bool) {
 	case !r.w.Wanted:
 		return NotWanted, true
 	case r.soon():
-		return WindowEnds, true
+		return WindowEnding, true
 	case !r.marks.Tight.IsZero() && r.in.Now.Sub(r.marks.Tight) >= r.set.Patience:
 		return LessSlack, true
 	case !r.set.Reversible && !r.marks.Asked.IsZero():
-		return NoWayBack, true
+		return DrainIrreversible, true
 	}
 	return "", false
 }
@@ -236,7 +236,7 @@ func (r *round) absent(wanted bool) Step {
 	case r.in.Now.Sub(w.Ended) < r.set.CoolDown:
 		return Step{Phase: Stopped, Verb: Wait, Why: CoolingDown}
 	}
-	return Step{Phase: Provisioning, Verb: CreatePod, Why: NoPod}
+	return Step{Phase: Provisioning, Verb: CreatePod, Why: PodMissing}
 }
 
 // present decides about a worker that is to run and has a pod.
@@ -249,15 +249,15 @@ func (r *round) present() Step {
 	}
 	switch {
 	case w.Pod.Started.IsZero():
-		return Step{Phase: Provisioning, Verb: Wait, Why: PodStarts}
+		return Step{Phase: Provisioning, Verb: Wait, Why: PodStarting}
 	case w.State == Serving:
 		r.marks.Asked = time.Time{}
-		return Step{Phase: Active, Verb: Wait, Why: AsWanted}
+		return Step{Phase: Active, Verb: Wait, Why: UpToDate}
 	case w.State == Leaving, w.State == Finished: // the engine can take it back, or the worker would leave
 		r.marks.Asked = time.Time{}
-		return Step{Phase: Draining, Verb: Undrain, Why: AsWanted}
+		return Step{Phase: Draining, Verb: Undrain, Why: UpToDate}
 	case !r.in.Known:
-		missing.Why = CoordinatorSilent
+		missing.Why = CoordinatorUnreachable
 	case r.in.Now.Sub(later(r.marks.Missing, w.Pod.Started)) >= within:
 		missing.Verb, missing.Within, missing.Failed = DeletePod, goodbye, !r.marks.Registered
 	}
@@ -278,7 +278,7 @@ func (r *round) drain(why Code) Step {
 	s := Step{Phase: Draining, Verb: Wait, Within: left, Why: why}
 	switch {
 	case left <= 0:
-		return Step{Phase: Stopped, Verb: DeletePod, Within: atOnce, Why: TimeOver}
+		return Step{Phase: Stopped, Verb: DeletePod, Within: atOnce, Why: DeadlineExceeded}
 	case w.State == Finished:
 		return Step{Phase: Stopped, Verb: DeletePod, Within: goodbye, Why: Idle}
 	case w.Pod.Started.IsZero():

@@ -33,26 +33,26 @@ type Code string
 
 // The reasons.
 const (
-	NotWanted         Code = "NotWanted"         // it is not to run now
-	NodeCordoned      Code = "NodeCordoned"      // its node takes no new pods, or Waterline is stopped there
-	NoRoom            Code = "NoRoom"            // its node has no room for its pod
-	NothingSold       Code = "NothingSold"       // no policy sells anything: its pod would be an online pod
-	CoolingDown       Code = "CoolingDown"       // its name was in use a moment ago
-	NoPod             Code = "NoPod"             // everything is ready for its pod
-	PodStarts         Code = "PodStarts"         // its pod does not run yet
-	NotRegistered     Code = "NotRegistered"     // its coordinator does not list it yet
-	TooManyAttempts   Code = "TooManyAttempts"   // it failed to register too often
-	AsWanted          Code = "AsWanted"          // nothing is to be done
-	WindowEnds        Code = "WindowEnds"        // its window ends so soon that it has to drain now
-	Deleted           Code = "Deleted"           // somebody deletes its pod, or drains its node
-	Evicted           Code = "Evicted"           // its node asks for its eviction
-	LessSlack         Code = "LessSlack"         // its node offers less than what is bound there
-	NoWayBack         Code = "NoWayBack"         // it drains already, and its engine cannot take that back
-	Idle              Code = "Idle"              // nothing runs in it any more
-	Ended             Code = "Ended"             // its process has ended
-	TimeOver          Code = "TimeOver"          // its time is over
-	WorkerLost        Code = "WorkerLost"        // its coordinator does not list it any more
-	CoordinatorSilent Code = "CoordinatorSilent" // the coordinator does not answer
+	NotWanted              Code = "NotWanted"              // it is not to run now
+	NodeCordoned           Code = "NodeCordoned"           // its node takes no new pods, or Waterline is stopped there
+	NoRoom                 Code = "NoRoom"                 // its node has no room for its pod
+	NothingSold            Code = "NothingSold"            // no policy sells anything: its pod would be an online pod
+	CoolingDown            Code = "CoolingDown"            // its name was in use a moment ago
+	PodMissing             Code = "PodMissing"             // everything is ready for its pod
+	PodStarting            Code = "PodStarting"            // its pod does not run yet
+	NotRegistered          Code = "NotRegistered"          // its coordinator does not list it yet
+	TooManyAttempts        Code = "TooManyAttempts"        // it failed to register too often
+	UpToDate               Code = "UpToDate"               // nothing is to be done
+	WindowEnding           Code = "WindowEnding"           // its window ends so soon that it has to drain now
+	Deleted                Code = "Deleted"                // somebody deletes its pod, or drains its node
+	Evicted                Code = "Evicted"                // its node asks for its eviction
+	LessSlack              Code = "LessSlack"              // its node offers less than what is bound there
+	DrainIrreversible      Code = "DrainIrreversible"      // it drains already, and its engine cannot take that back
+	Idle                   Code = "Idle"                   // nothing runs in it any more
+	Ended                  Code = "Ended"                  // its process has ended
+	DeadlineExceeded       Code = "DeadlineExceeded"       // its time is over
+	WorkerLost             Code = "WorkerLost"             // its coordinator does not list it any more
+	CoordinatorUnreachable Code = "CoordinatorUnreachable" // the coordinator does not answer
 )
 
 // Step is what is to be done for a worker now.

@@ -14,7 +14,7 @@ func (r *round) drain(m *Manager, end time.Time) Step {
 	if !m.Used.fits(allowed) && r.marks.Until.IsZero() {
 		r.marks.Until, r.marks.Into = r.in.Now.Add(r.set.Grace), allowed // counts in end from the next round on
 	}
-	s := Step{Phase: Draining, Verb: Wait, Within: end.Sub(r.in.Now), Why: StillInUse}
+	s := Step{Phase: Draining, Verb: Wait, Within: end.Sub(r.in.Now), Why: ContainersRunning}
 	if r.w.Pod.Evicted && !m.Used.fits(r.set.Floor) {
 		return r.shed(m, s, end)
 	}
@@ -39,7 +39,7 @@ func (r *round) drain(m *Manager, end time.Time) Step {
 	case m.Containers > 0 && m.Listed == 0 && !m.Unlisted,
 		// there may always be one that starts
 		(m.Listed < m.Containers || m.Unlisted) && r.in.Now.Sub(r.marks.Leaving) < r.set.Grace:
-		s.Why = StillStarting
+		s.Why = ContainersStarting
 	default: // also if it is excluded: the ResourceManager did not act on it
 		s.Verb, s.Why = Exclude, Stopping
 	}
@@ -59,7 +59,7 @@ const second = time.Second
 
 // postpone tells the ResourceManager that containers have longer than it was told: a deadline was lifted.
 func (r *round) postpone(m *Manager, s Step) Step {
-	s.Why = SlackBack
+	s.Why = SlackRestored
 	if m.State == decommissioning {
 		// The ResourceManager changes the time of a host that is excluded already. It may count from when it excluded the
 		// host, so the time from then on is at least what is left.
@@ -83,7 +83,7 @@ func (r *round) shed(m *Manager, s Step, end time.Time) Step {
 		s.Within = 0
 		return s
 	}
-	s.Verb, s.Size, s.Within, s.Why = Resize, r.set.Floor, first.Sub(r.in.Now), ContainersFirst
+	s.Verb, s.Size, s.Within, s.Why = Resize, r.set.Floor, first.Sub(r.in.Now), EvictionPending
 	if m.Total == s.Size {
 		s.Size.MemoryMiB++ // the ResourceManager ignores a size that it has already, deadline included
 	}

@@ -37,8 +37,13 @@ func (n *Node) Spare() model.Amount {
 // Taint is a taint of a node, by the words of Kubernetes.
 type Taint struct{ Key, Value, Effect string }
 
-// Toleration tolerates taints. An empty Value or Effect stands for any.
-type Toleration struct{ Key, Value, Effect string }
+// Toleration tolerates taints. An empty Key or Effect stands for any, and so does every Value if Exists is set.
+type Toleration struct {
+	Key    string
+	Exists bool
+	Value  string
+	Effect string
+}
 
 // preferNoSchedule is the effect of a taint that keeps no pod away.
 const preferNoSchedule = "PreferNoSchedule"
@@ -48,7 +53,8 @@ const preferNoSchedule = "PreferNoSchedule"
 func (n *Node) Closed(tolerations []Toleration) bool {
 	return n.Cordoned || n.Off || slices.ContainsFunc(n.Taints, func(t Taint) bool {
 		return t.Effect != preferNoSchedule && !slices.ContainsFunc(tolerations, func(s Toleration) bool {
-			return s.Key == t.Key && (s.Value == "" || s.Value == t.Value) && (s.Effect == "" || s.Effect == t.Effect)
+			return (s.Key == t.Key || s.Key == "") && (s.Exists || s.Value == t.Value) &&
+				(s.Effect == "" || s.Effect == t.Effect)
 		})
 	})
 }

@@ -16,22 +16,24 @@ func TestClosed(t *testing.T) {
 		want        bool
 	}{
 		{about: "an open node"},
-		{about: "cordoned", node: Node{Cordoned: true}, tolerations: []Toleration{{Key: "dedicated"}}, want: true},
-		{about: "paused", node: Node{Off: true, Selling: true}, tolerations: []Toleration{{Key: "dedicated"}}, want: true},
+		{about: "cordoned", node: Node{Cordoned: true}, tolerations: []Toleration{{Key: "dedicated", Exists: true}}, want: true},
+		{about: "paused", node: Node{Off: true, Selling: true}, tolerations: []Toleration{{Key: "dedicated", Exists: true}}, want: true},
 		{about: "tainted", node: Node{Taints: []Taint{dedicated}}, want: true},
 		{about: "a wish", node: Node{Taints: []Taint{{Key: "a", Effect: "PreferNoSchedule"}}}},
 		{about: "to be emptied", node: Node{Taints: []Taint{{Key: "a", Effect: "NoExecute"}}}, want: true},
 		{about: "any value and effect", node: Node{Taints: []Taint{dedicated}},
-			tolerations: []Toleration{{Key: "dedicated"}}},
+			tolerations: []Toleration{{Key: "dedicated", Exists: true}}},
+		{about: "any key", node: Node{Taints: []Taint{dedicated}}, tolerations: []Toleration{{Exists: true}}},
+		{about: "no value", node: Node{Taints: []Taint{dedicated}}, tolerations: []Toleration{{Key: "dedicated"}}, want: true},
 		{about: "the value", node: Node{Taints: []Taint{dedicated}},
 			tolerations: []Toleration{{Key: "dedicated", Value: "web", Effect: "NoSchedule"}}},
-		{about: "another key", node: Node{Taints: []Taint{dedicated}}, tolerations: []Toleration{{Key: "web"}}, want: true},
+		{about: "another key", node: Node{Taints: []Taint{dedicated}}, tolerations: []Toleration{{Key: "web", Exists: true}}, want: true},
 		{about: "another value", node: Node{Taints: []Taint{dedicated}},
 			tolerations: []Toleration{{Key: "dedicated", Value: "db"}}, want: true},
 		{about: "another effect", node: Node{Taints: []Taint{dedicated}},
-			tolerations: []Toleration{{Key: "dedicated", Effect: "NoExecute"}}, want: true},
+			tolerations: []Toleration{{Key: "dedicated", Exists: true, Effect: "NoExecute"}}, want: true},
 		{about: "one of two", node: Node{Taints: []Taint{dedicated, {Key: "gpu", Effect: "NoSchedule"}}},
-			tolerations: []Toleration{{Key: "dedicated"}}, want: true},
+			tolerations: []Toleration{{Key: "dedicated", Exists: true}}, want: true},
 	} {
 		if got := c.node.Closed(c.tolerations); got != c.want {
 			t.Errorf("%s: %v, want %v", c.about, got, c.want)

@@ -203,13 +203,13 @@ func (r *round) next() Step {
 	over := !r.marks.End.IsZero() && !r.in.Now.Before(r.marks.End)
 	switch {
 	case w.Pod == nil && !r.in.RM.Known && r.forsaken():
-		return Step{Phase: Terminated, Verb: Wait, Why: RMSilent}
+		return Step{Phase: Terminated, Verb: Wait, Why: ResourceManagerUnreachable}
 	case w.Pod == nil && !r.in.RM.Known:
-		return Step{Phase: Frozen, Verb: Wait, Why: RMSilent}
+		return Step{Phase: Frozen, Verb: Wait, Why: ResourceManagerUnreachable}
 	case w.Pod == nil:
 		return r.absent(w.Wanted && !over)
 	case over:
-		return Step{Phase: Decommissioned, Verb: DeletePod, Within: atOnce, Why: TimeOver}
+		return Step{Phase: Decommissioned, Verb: DeletePod, Within: atOnce, Why: DeadlineExceeded}
 	}
 	if !w.Heard.IsZero() && !r.marks.Told.IsZero() {
 		r.marks.Told = w.Heard
@@ -231,14 +231,14 @@ func (r *round) next() Step {
 	}
 	switch end := r.end(); {
 	case leaves && !r.in.Now.Before(end), r.overdue():
-		return Step{Phase: Decommissioned, Verb: DeletePod, Within: atOnce, Failed: several, Why: TimeOver}
+		return Step{Phase: Decommissioned, Verb: DeletePod, Within: atOnce, Failed: several, Why: DeadlineExceeded}
 	case !r.in.RM.Known:
-		return Step{Phase: Frozen, Verb: Wait, Why: RMSilent}
+		return Step{Phase: Frozen, Verb: Wait, Why: ResourceManagerUnreachable}
 	case w.Stray != "":
-		return Step{Phase: Quarantined, Verb: DeletePod, Within: goodbye, Failed: true, Why: OtherName, Text: w.Stray}
+		return Step{Phase: Quarantined, Verb: DeletePod, Within: goodbye, Failed: true, Why: HostNameMismatch, Text: w.Stray}
 	case several:
 		s := r.drain(m, end)
-		s.Failed, s.Why = s.Verb == DeletePod, TwoManagers
+		s.Failed, s.Why = s.Verb == DeletePod, DuplicateNodeManagers
 		return s
 	case leaves:
 		s := r.drain(m, end)
@@ -329,7 +329,7 @@ func (r *round) absent(wanted bool) Step {
 	live, _ := r.w.Manager()
 	switch {
 	case w.Excluded && r.set.Graceful: // no longer than the drain: it would be refused
-		return Step{Phase: Terminated, Verb: Include, Why: StillExcluded}
+		return Step{Phase: Terminated, Verb: Include, Why: HostExcluded}
 	case !wanted:
 		return Step{Phase: Terminated, Verb: Wait, Why: NotWanted}
 	case w.Attempts >= r.set.Attempts && r.in.Now.Sub(w.Ended) < Retry(w.Attempts-r.set.Attempts):
@@ -343,15 +343,15 @@ func (r *round) absent(wanted bool) Step {
 	case r.in.Now.Sub(w.Ended) < r.set.CoolDown:
 		return Step{Phase: Terminated, Verb: Wait, Why: CoolingDown}
 	case live != nil: // it was not stopped in order, and the ResourceManager has still to notice
-		return Step{Phase: Terminated, Verb: Wait, Why: OldManager, Text: live.ID}
+		return Step{Phase: Terminated, Verb: Wait, Why: PreviousNodeManagerListed, Text: live.ID}
 	case w.Excluded:
-		return Step{Phase: Provisioning, Verb: Wait, Why: StillExcluded}
+		return Step{Phase: Provisioning, Verb: Wait, Why: HostExcluded}
 	case !r.in.RM.Labels:
 		return Step{Phase: Provisioning, Verb: Wait, Why: LabelMissing}
 	case w.Label != r.set.Label:
 		return Step{Phase: Provisioning, Verb: LabelHost, Why: HostNotLabelled}
 	}
-	return Step{Phase: Provisioning, Verb: CreatePod, Why: NoPod}
+	return Step{Phase: Provisioning, Verb: CreatePod, Why: PodMissing}
 }
 
 // farewell is how long a deleted pool waits for a ResourceManager that does not answer, to take labels off its hosts.
@@ -381,13 +381,13 @@ func (r *round) late() bool {
 func (r *round) present(m *Manager) Step {
 	gone := Step{Phase: Registering, Verb: Wait, Why: NotRegistered}
 	if r.marks.Registered {
-		gone.Phase, gone.Why = Lost, ManagerLost
+		gone.Phase, gone.Why = Lost, NodeManagerLost
 	}
 	switch {
 	case r.w.Pod.Started.IsZero():
-		return Step{Phase: Provisioning, Verb: Wait, Why: PodStarts}
+		return Step{Phase: Provisioning, Verb: Wait, Why: PodStarting}
 	case m != nil && m.State == decommissioning, r.w.Excluded && r.set.Graceful: // it goes on with what it had
-		return Step{Phase: Draining, Verb: Include, Why: StillExcluded}
+		return Step{Phase: Draining, Verb: Include, Why: HostExcluded}
 	case m == nil && r.late():
 		gone.Verb, gone.Within, gone.Failed = DeletePod, goodbye, !r.marks.Registered
 		return gone
@@ -397,11 +397,11 @@ func (r *round) present(m *Manager) Step {
 	case m == nil:
 		return gone
 	case m.State == unhealthy && r.in.Now.Sub(r.marks.Sick) >= r.set.Recover:
-		return Step{Phase: Lost, Verb: DeletePod, Within: goodbye, Failed: true, Why: ManagerSick, Text: m.Health}
+		return Step{Phase: Lost, Verb: DeletePod, Within: goodbye, Failed: true, Why: NodeManagerUnhealthy, Text: m.Health}
 	case !r.in.RM.Labels, m.Label != r.set.Label: // also if it is not well, because it may be well in a moment
 		return r.unlabelled(m)
 	case m.State == unhealthy: // it gets no containers
-		return Step{Phase: Lost, Verb: Wait, Why: ManagerSick, Text: m.Health}
+		return Step{Phase: Lost, Verb: Wait, Why: NodeManagerUnhealthy, Text: m.Health}
 	}
 	return r.size(m, r.target(m))
 }
@@ -439,15 +439,15 @@ func (r *round) size(m *Manager, want Size) Step {
 	}
 	switch {
 	case want == m.Total && !over:
-		return Step{Phase: s.Phase, Verb: Wait, Why: AsWanted}
+		return Step{Phase: s.Phase, Verb: Wait, Why: UpToDate}
 	case want == m.Total && r.marks.Armed.Equal(r.in.RM.Since):
-		return Step{Phase: s.Phase, Verb: Wait, Why: StillInUse}
+		return Step{Phase: s.Phase, Verb: Wait, Why: ContainersRunning}
 	case want == m.Total:
 		// The ResourceManager ignores a size that it has already, deadline included. One MiB more is another size and room
 		// for nothing. The next round takes it back.
-		s.Size.MemoryMiB, s.Why = want.MemoryMiB+1, RMForgot
+		s.Size.MemoryMiB, s.Why = want.MemoryMiB+1, DeadlineUnknown
 	case m.Total.fits(want) && want.fits(m.Total.or(m.Used)): // no growth: nothing new fits
-		s.Why = SlackBack
+		s.Why = SlackRestored
 	case m.Total.fits(want):
 		r.marks.Grown, s.Why = r.in.Now, MoreSlack
 	default:

@@ -39,36 +39,36 @@ type Code string
 
 // The reasons.
 const (
-	NotWanted       Code = "NotWanted"       // it is not to run now
-	NodeCordoned    Code = "NodeCordoned"    // its node takes no new pods, or Waterline is stopped there
-	NoRoom          Code = "NoRoom"          // its node has no room for its pod
-	NothingSold     Code = "NothingSold"     // no policy sells anything: its pod would be an online pod
-	CoolingDown     Code = "CoolingDown"     // its name was in use a moment ago
-	OldManager      Code = "OldManager"      // the ResourceManager still shows the NodeManager of an earlier pod
-	HostNotLabelled Code = "HostNotLabelled" // its host has not the pool's label
-	LabelMissing    Code = "LabelMissing"    // the ResourceManager's store lacks the label
-	StillExcluded   Code = "StillExcluded"   // its host is in the exclude file, and should not be
-	NoPod           Code = "NoPod"           // everything is ready for its pod
-	PodStarts       Code = "PodStarts"       // its pod does not run yet
-	NotRegistered   Code = "NotRegistered"   // its NodeManager has not registered
-	TooManyAttempts Code = "TooManyAttempts" // its NodeManager failed to register too often
-	OtherName       Code = "OtherName"       // its NodeManager registered under another name
-	TwoManagers     Code = "TwoManagers"     // the ResourceManager shows two NodeManagers on its host
-	WrongLabel      Code = "WrongLabel"      // its NodeManager has not the pool's label
-	MoreSlack       Code = "MoreSlack"       // its node has room for more
-	LessSlack       Code = "LessSlack"       // its node has room for less
-	SlackBack       Code = "SlackBack"       // its node has room again for containers that were to end
-	RMForgot        Code = "RMForgot"        // another ResourceManager does not know the deadline
-	StillInUse      Code = "StillInUse"      // containers have until the deadline
-	StillStarting   Code = "StillStarting"   // containers were allocated, and have not started
-	AsWanted        Code = "AsWanted"        // nothing is to be done
-	ContainersFirst Code = "ContainersFirst" // its node asks for its eviction, and containers end before the pod does
-	Stopping        Code = "Stopping"        // it is to stop
-	Stopped         Code = "Stopped"         // it runs nothing any more
-	TimeOver        Code = "TimeOver"        // its time is over
-	ManagerLost     Code = "ManagerLost"     // the ResourceManager does not hear from its NodeManager
-	ManagerSick     Code = "ManagerSick"     // its NodeManager says that it is not well
-	RMSilent        Code = "RMSilent"        // the ResourceManager does not answer
+	NotWanted                  Code = "NotWanted"                  // it is not to run now
+	NodeCordoned               Code = "NodeCordoned"               // its node is closed, or Waterline is stopped there
+	NoRoom                     Code = "NoRoom"                     // its node has no room for its pod
+	NothingSold                Code = "NothingSold"                // no policy sells anything: its pod would be an online pod
+	CoolingDown                Code = "CoolingDown"                // its name was in use a moment ago
+	PreviousNodeManagerListed  Code = "PreviousNodeManagerListed"  // the NodeManager of an earlier pod is listed
+	HostNotLabelled            Code = "HostNotLabelled"            // its host has not the pool's label
+	LabelMissing               Code = "LabelMissing"               // the ResourceManager's store lacks the label
+	HostExcluded               Code = "HostExcluded"               // its host is in the exclude file, and should not be
+	PodMissing                 Code = "PodMissing"                 // everything is ready for its pod
+	PodStarting                Code = "PodStarting"                // its pod does not run yet
+	NotRegistered              Code = "NotRegistered"              // its NodeManager has not registered
+	TooManyAttempts            Code = "TooManyAttempts"            // its NodeManager failed to register too often
+	HostNameMismatch           Code = "HostNameMismatch"           // its NodeManager registered under another name
+	DuplicateNodeManagers      Code = "DuplicateNodeManagers"      // the ResourceManager shows two NodeManagers on its host
+	WrongLabel                 Code = "WrongLabel"                 // its NodeManager has not the pool's label
+	MoreSlack                  Code = "MoreSlack"                  // its node has room for more
+	LessSlack                  Code = "LessSlack"                  // its node has room for less
+	SlackRestored              Code = "SlackRestored"              // its node has room for them again
+	DeadlineUnknown            Code = "DeadlineUnknown"            // another ResourceManager does not know the deadline
+	ContainersRunning          Code = "ContainersRunning"          // containers have until the deadline
+	ContainersStarting         Code = "ContainersStarting"         // containers were allocated, and have not started
+	UpToDate                   Code = "UpToDate"                   // nothing is to be done
+	EvictionPending            Code = "EvictionPending"            // its node asks for its eviction; containers end first
+	Stopping                   Code = "Stopping"                   // it is to stop
+	Stopped                    Code = "Stopped"                    // it runs nothing any more
+	DeadlineExceeded           Code = "DeadlineExceeded"           // its time is over
+	NodeManagerLost            Code = "NodeManagerLost"            // the ResourceManager does not hear from its NodeManager
+	NodeManagerUnhealthy       Code = "NodeManagerUnhealthy"       // its NodeManager says that it is not well
+	ResourceManagerUnreachable Code = "ResourceManagerUnreachable" // the ResourceManager does not answer
 )
 
 // Step is what is to be done for a worker now.

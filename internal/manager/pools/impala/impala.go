@@ -2,7 +2,6 @@
 package impala
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"net"
@@ -31,7 +30,7 @@ const stops = 5 * time.Second
 // drain, and memory that of a pod in bytes.
 func Kind(spec *v1alpha1.ImpalaSpec, grace, within time.Duration, memory int64) *olap.Kind {
 	k := &olap.Kind{
-		Engine: "Impala", Field: "spec.impala", User: cmp.Or(spec.User, "waterline"), Secret: spec.AuthSecret,
+		Engine: "Impala", Field: "spec.impala", User: spec.User, Secret: v1alpha1.NameOf(spec.AuthSecret),
 		Drainer: func(auth drain.Auth) (drain.Drainer, error) {
 			web, err := webOf(spec)
 			if err != nil {
@@ -40,7 +39,7 @@ func Kind(spec *v1alpha1.ImpalaSpec, grace, within time.Duration, memory int64) 
 			return impala.New(impala.Options{Coordinator: spec.Coordinator, Web: web, Auth: auth})
 		},
 		Least: grace + stops,
-		Image: spec.Image, Command: spec.Command, Port: port, Dir: dir, Given: spec.ConfigMap, Work: work,
+		Port:  port, Dir: dir, Given: v1alpha1.NameOf(spec.ConfigMap), Work: work,
 		// impalad shuts down in order on this signal, within --shutdown_deadline_s.
 		Hook: "kill -s RTMIN 1\n",
 	}

@@ -23,10 +23,8 @@ type Kind struct {
 	// Least is what a worker without work takes from the request to drain to its end.
 	Least time.Duration
 
-	Image   string
-	Command []string // nil: what the image says
-	Args    []string // they may refer to [HostVariable] as $(WATERLINE_HOST)
-	Port    int32    // of the worker's web services, where the manager asks it
+	Args []string // after those of the template; they may refer to [HostVariable] as $(WATERLINE_HOST)
+	Port int32    // of the worker's web services, where the manager asks it
 	// Dir is the directory of the configuration. It has Defaults, over them the files of the user's ConfigMap Given, if it
 	// is not "", and over these Files. Names have no directory.
 	Dir             string

@@ -2,7 +2,6 @@
 package trino
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,13 +28,13 @@ const stops = 10 * time.Second
 
 // Kind returns how the workers of a pool run. grace is shutdown.grace-period.
 func Kind(spec *v1alpha1.TrinoSpec, grace time.Duration) *olap.Kind {
-	user := cmp.Or(spec.User, "waterline")
+	user := spec.User
 	k := &olap.Kind{
-		Engine: "Trino", Field: "spec.trino", User: user, Secret: spec.AuthSecret,
+		Engine: "Trino", Field: "spec.trino", User: user, Secret: v1alpha1.NameOf(spec.AuthSecret),
 		Drainer: func(auth drain.Auth) (drain.Drainer, error) { return trino.New(spec.Coordinator, auth) },
 		Least:   2*grace + stops,
-		Image:   spec.Image, Command: spec.Command, Port: port, Dir: dir, Given: spec.ConfigMap,
-		Catalogs: spec.Catalogs, CatalogsDir: catalogs, Work: work,
+		Port:    port, Dir: dir, Given: v1alpha1.NameOf(spec.ConfigMap),
+		Catalogs: v1alpha1.NameOf(spec.Catalogs), CatalogsDir: catalogs, Work: work,
 		Defaults: map[string]string{
 			"jvm.config": jvm,
 			// The access control of a worker decides about nothing but its own web services: queries are the coordinator's.
@@ -45,7 +44,7 @@ func Kind(spec *v1alpha1.TrinoSpec, grace time.Duration) *olap.Kind {
 			"waterline-rules.json": fmt.Sprintf(`{"system_information": [{"user": %q, "allow": ["read", "write"]}]}`+"\n",
 				"^"+strings.NewReplacer(".", `\.`).Replace(user)+"$"),
 			"node.properties": properties(map[string]string{
-				"node.environment": cmp.Or(spec.Environment, "production"), "node.data-dir": work,
+				"node.environment": spec.Environment, "node.data-dir": work,
 			}),
 		},
 		Hook: hook(user),
@@ -54,7 +53,7 @@ func Kind(spec *v1alpha1.TrinoSpec, grace time.Duration) *olap.Kind {
 		"node.internal-address":       "${ENV:" + olap.HostVariable + "}",
 		"access-control.config-files": dir + "/access-control.properties",
 	}
-	if spec.Catalogs != "" {
+	if spec.Catalogs != nil {
 		all["catalog.config-dir"] = catalogs
 	}
 	maps.Copy(all, spec.Properties)
