@@ -17,7 +17,8 @@ type TemplateRule struct {
 
 // TemplateRules returns what a pod of a pool must not have. The manager makes pods for everybody who may make a pool,
 // so a pool gives nobody more than pods of the level restricted of Pod Security have, except for hostPath and
-// hostNetwork, which Pod Security refuses where the namespace does. Other fields are refused because the pool sets them.
+// hostNetwork, which Pod Security refuses where the namespace does. Other fields are refused because the pool sets
+// them.
 func TemplateRules() []TemplateRule {
 	const (
 		names  = "the pool names its workers"

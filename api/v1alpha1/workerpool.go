@@ -332,7 +332,12 @@ type WorkerPoolStatus struct {
 	Next *metav1.Time `json:"next,omitempty"`
 	// ResourceManager is the active one.
 	ResourceManager *ResourceManagerStatus `json:"resourceManager,omitempty"`
-	// Workers is the state of each worker, ordered by name. Workers that never ran are left out.
+	// Reports is the number of ConfigMaps NAME-report-0, NAME-report-1, … in which the key workers.json has the state of
+	// each worker. A pool of at most 20 workers has none. waterline explain pool reads them.
+	Reports int32 `json:"reports,omitempty"`
+	// Workers is the state of each worker, ordered by name. Workers that never ran are left out. Of more than 20 workers,
+	// it has the 20 that need attention most: not those that are active, or are not to run.
+	// +kubebuilder:validation:MaxItems=20
 	// +listType=map
 	// +listMapKey=name
 	Workers []WorkerStatus `json:"workers,omitempty"`
@@ -362,6 +367,10 @@ type ResourceManagerStatus struct {
 	Since metav1.Time `json:"since"`
 }
 
+// WorkerPhase is where a worker is in its life. docs/yarn.md and docs/olap.md explain each.
+// +kubebuilder:validation:Enum=Terminated;Provisioning;Registering;Labelled;Active;Shrinking;Draining;Decommissioned;Stopped;Lost;Frozen;Quarantined
+type WorkerPhase string
+
 // WorkerStatus is the state of one worker.
 type WorkerStatus struct {
 	// Name of the worker and of its pod.
@@ -371,7 +380,7 @@ type WorkerStatus struct {
 	// Pod is the UID of its pod. It is empty while there is none.
 	Pod string `json:"pod,omitempty"`
 	// Phase is where it is in its life, such as Active or Draining.
-	Phase string `json:"phase"`
+	Phase WorkerPhase `json:"phase"`
 	// Reason is why, such as ContainersRunning.
 	Reason string `json:"reason,omitempty"`
 	// Message is what a person should know besides.
@@ -431,6 +440,13 @@ const AnnotationPoolHeld = "waterline.io/pool-held"
 // until is the deadline, in RFC 3339, that the ResourceManager was told for what does not fit. It is absent when
 // everything fits. The manager writes it, and the guard in the pod reads it from a file that the kubelet makes of it.
 const AnnotationPoolAllowance = "waterline.io/pool-allowance"
+
+// LabelPoolReport is on the ConfigMaps that have the state of each worker of a pool of more than 20, with the name of
+// the pool. PoolReportKey is their key.
+const (
+	LabelPoolReport = "waterline.io/pool-report"
+	PoolReportKey   = "workers.json"
+)
 
 // FinalizerPool keeps a deleted pool until its workers have drained.
 const FinalizerPool = "waterline.io/workers"

@@ -3,12 +3,15 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
@@ -36,9 +39,35 @@ func explainPool(ctx context.Context, a *apis, namespace, name string) (answer, 
 			cmp.Or(strings.Join(there, ", "), "none"))
 	}
 	p := &pools.Items[i]
+	if err := readWorkers(ctx, a, p); err != nil {
+		return nil, err
+	}
 	return &poolAnswer{
 		Name: name, Namespace: namespace, Engine: engineOf(p), Status: p.Status, words: poolMeanings(p),
 	}, nil
+}
+
+// readWorkers completes the workers in the status of a pool from its reports.
+func readWorkers(ctx context.Context, a *apis, p *v1alpha1.WorkerPool) error {
+	if p.Status.Reports == 0 {
+		return nil
+	}
+	p.Status.Workers = nil
+	for i := range p.Status.Reports {
+		var c corev1.ConfigMap
+		name := fmt.Sprintf("%s-report-%d", p.Name, i)
+		err := a.core.Get().Namespace(p.Namespace).Resource("configmaps").Name(name).Do(ctx).Into(&c)
+		if err != nil {
+			return fmt.Errorf("reading ConfigMap %s/%s, which has workers of the pool: %w", p.Namespace, name, err)
+		}
+		var workers []v1alpha1.WorkerStatus
+		if err := json.Unmarshal([]byte(c.Data[v1alpha1.PoolReportKey]), &workers); err != nil {
+			return fmt.Errorf("reading the workers in ConfigMap %s/%s: %w", p.Namespace, name, err)
+		}
+		p.Status.Workers = append(p.Status.Workers, workers...)
+	}
+	slices.SortFunc(p.Status.Workers, func(a, b v1alpha1.WorkerStatus) int { return strings.Compare(a.Name, b.Name) })
+	return nil
 }
 
 // engineOf returns the engine of a pool.

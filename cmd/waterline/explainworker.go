@@ -58,6 +58,11 @@ func explainWorker(ctx context.Context, a *apis, namespace, name string) (answer
 			return nil, err
 		}
 	}
+	for i := range pools.Items {
+		if err := readWorkers(ctx, a, &pools.Items[i]); err != nil {
+			return nil, err
+		}
+	}
 	if w.readState(pools.Items); w.Pool == "" {
 		return nil, fmt.Errorf("no pool in namespace %s has a worker %q, and there is no such pod", namespace, name)
 	}

@@ -54,8 +54,8 @@ func (r *crewRun) read() (*cluster.Pool, error) {
 		return nil, fmt.Errorf("%s: %w", r.file, err)
 	}
 	if spec.Spec.YARN == nil || spec.Spec.Replicas != nil {
-		return nil, fmt.Errorf("%s: a pool with spec.yarn and without spec.replicas can be simulated: it has a worker on each "+
-			"node", r.file)
+		return nil, fmt.Errorf("%s: a pool with spec.yarn and without spec.replicas can be simulated: it has a worker on "+
+			"each node", r.file)
 	}
 	p := cluster.DefaultPool()
 	p.Settings.Settings, p.Overhead, p.Load = pools.Settings(&read, spec.Spec.YARN.Label.Name), read.Overhead, r.load

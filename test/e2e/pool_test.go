@@ -131,7 +131,7 @@ func TestAPIPool(t *testing.T) {
 	}
 	beside(t, map[string]func(t *testing.T){
 		"life": y.testLife, "loss": y.testLoss, "drain": y.testDrain, "window": y.testWindow,
-		"again": y.testAgain, "fixed": y.testFixed, "secret": y.testSecret,
+		"again": y.testAgain, "fixed": y.testFixed, "secret": y.testSecret, "many": y.testMany,
 		"evict":  func(t *testing.T) { y.testEvict(t) },
 		"hang":   func(t *testing.T) { y.testHang(t) },
 		"zeros":  func(t *testing.T) { y.testZeros(t) },
@@ -175,6 +175,29 @@ func (y *yard) testAgain(t *testing.T) {
 		})
 	}
 	y.active(t, "again", 1)
+	y.check(t, p)
+}
+
+// testMany makes a pool of more workers than its status shows. Its report has them all, and the command line reads it.
+func (y *yard) testMany(t *testing.T) {
+	const workers = 25
+	p := y.rm(t, "many", "elastic", quick, 60*time.Second, 30*time.Minute)
+	for i := range workers {
+		y.offer(t, fmt.Sprintf("many-%d", i), "many", cpuMemory(9, 17))
+	}
+	y.create(t, specOf("many", p.address, ""))
+	shown := y.active(t, "many", workers).Status
+	if len(shown.Workers) != 0 || shown.Reports != 1 || shown.Replicas != workers {
+		t.Errorf("the status shows %d workers, %d reports and %d replicas", len(shown.Workers), shown.Reports, shown.Replicas)
+	}
+	first, last := fmt.Sprintf("many-many-%d", 0), fmt.Sprintf("many-many-%d", workers-1)
+	eventually(t, "the report has all workers as active", func() (bool, string) {
+		text := kubectl(t, "get", "configmap", "many-report-0", "-n", poolNamespace, "-o",
+			`jsonpath={.data.workers\.json}`)
+		return strings.Count(text, `"phase":"Active"`) == workers && strings.Contains(text, `"`+last+`"`), text
+	})
+	shows(t, "explain pool many -n "+poolNamespace, fmt.Sprintf("workers wanted %d, active %[1]d", workers), first, last)
+	shows(t, "explain worker "+last+" -n "+poolNamespace, "of pool many", "Active since ")
 	y.check(t, p)
 }
 

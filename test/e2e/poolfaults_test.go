@@ -180,7 +180,7 @@ func (y *yard) testDrain(t *testing.T) {
 		t.Helper()
 		y.becomes(t, "drain", "one worker on the other node", func(p *v1alpha1.WorkerPool) bool {
 			return p.Status.Active == 1 && p.Status.Wanted == 1 && len(p.Status.Workers) == 2 &&
-				p.Status.Workers[gone].Phase == string(pool.Terminated)
+				pool.Phase(p.Status.Workers[gone].Phase) == pool.Terminated
 		})
 		y.mu.Lock()
 		defer y.mu.Unlock()

@@ -88,9 +88,7 @@ func (y *yard) testFixed(t *testing.T) {
 	})
 	addressed("fixed-0", "192.0.2.1")
 	y.active(t, "fixed", 2)
-	if status := y.request(http.MethodPatch, poolPath+"fixed", `{"spec":{"replicas":1}}`); status != http.StatusOK {
-		t.Fatalf("status %d", status)
-	}
+	kubectl(t, "scale", "workerpool", "fixed", "-n", poolNamespace, "--replicas=1", "--current-replicas=2")
 	y.becomes(t, "fixed", "one worker", func(p *v1alpha1.WorkerPool) bool {
 		return p.Status.Active == 1 && p.Status.Wanted == 1 && len(p.Status.Workers) == 1 &&
 			p.Status.Workers[0].Name == "fixed-0"

@@ -57,7 +57,7 @@ func TestAPIPoolReach(t *testing.T) {
 			"manager.pools.allow."+poolNamespace+".addresses")
 		y.becomes(t, "reach", "its worker stays", func(p *v1alpha1.WorkerPool) bool {
 			w := p.Status.Workers
-			return len(w) == 1 && w[0].Pod == worker.Pod && w[0].Phase == string(pool.Frozen)
+			return len(w) == 1 && w[0].Pod == worker.Pod && w[0].Phase == v1alpha1.WorkerPhase(pool.Frozen)
 		})
 		if n := p.Counted().Requests; n != asked {
 			t.Errorf("%s: %d requests", c.what, n-asked)

@@ -91,7 +91,9 @@ func TestTightPods(t *testing.T) {
 	none := func(*corev1.Pod) {}
 	pod("a", "old", 1, none)
 	pod("b", "young", 2, none)
-	pod("a", "manager", 3, func(p *corev1.Pod) { p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: vcoresVariable, Value: "1"}} })
+	pod("a", "manager", 3, func(p *corev1.Pod) {
+		p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: vcoresVariable, Value: "1"}}
+	})
 	pod("a", "stranger", 4, func(p *corev1.Pod) { p.OwnerReferences = nil })
 	pod("a", "over", 5, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
 	pod("a", "elsewhere", 6, func(p *corev1.Pod) { p.Spec.NodeName = "other" })

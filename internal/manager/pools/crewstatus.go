@@ -42,7 +42,7 @@ func (c *crewRound) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
 func (c *crewRound) row(i int, was v1alpha1.WorkerStatus) v1alpha1.WorkerStatus {
 	pl, step := &c.places[i], &c.steps[i]
 	row := v1alpha1.WorkerStatus{
-		Name: step.Worker, Node: pl.node, Phase: string(step.Phase), Reason: string(step.Why),
+		Name: step.Worker, Node: pl.node, Phase: v1alpha1.WorkerPhase(step.Phase), Reason: string(step.Why),
 		Message: kube.Shorten(c.message(i), 1024), Since: second(c.now), Attempts: int32(pl.worker.Attempts),
 	}
 	if was.Phase == row.Phase {

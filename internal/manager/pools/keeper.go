@@ -27,7 +27,9 @@ type keeper struct {
 
 	// The rest belongs to the goroutine of run.
 	uid        types.UID                  // of the pool that the rest is about
-	status     *v1alpha1.WorkerPoolStatus // as it is or will be in the API
+	status     *v1alpha1.WorkerPoolStatus // with all workers, as it is or will be in the API
+	saved      *v1alpha1.WorkerPoolStatus // the same, as it was written last
+	reports    []string                   // the content of the pool's reports
 	written    time.Time                  // when the status was written last
 	engine     *engine                    // nil: there is none, or another is needed
 	crew       *crewEngine                // the same for a pool whose workers have one size
@@ -55,7 +57,7 @@ type keeper struct {
 func newKeeper(c *Controller, namespace, name string) *keeper {
 	return &keeper{
 		c: c, namespace: namespace, name: name, wake: make(chan struct{}, 1),
-		log: c.o.Log.With("pool", namespace+"/"+name), logged: map[string]string{},
+		log: c.o.Log.With("pool", namespace+"/"+name), logged: map[string]string{}, saved: &v1alpha1.WorkerPoolStatus{},
 	}
 }
 
@@ -122,7 +124,11 @@ func (k *keeper) round(ctx context.Context) bool {
 		return true // old data decides nothing
 	}
 	if k.uid != p.UID { // also if another pool of the same name follows at once
-		k.uid, k.status, k.unread, k.warned = p.UID, p.Status.DeepCopy(), nil, map[string]string{}
+		status, err := k.readReports(ctx, p)
+		if k.complain(ctx, "the workers of a pool could not be read", err); err != nil {
+			return true
+		}
+		k.uid, k.status, k.saved, k.unread, k.warned = p.UID, status, status.DeepCopy(), nil, map[string]string{}
 		if k.engine != nil {
 			k.engine.doubt = true
 		}

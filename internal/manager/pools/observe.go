@@ -301,7 +301,7 @@ func (r *round) list() {
 	}
 	for _, w := range r.k.status.Workers {
 		// Without a pod, its host may still be in the exclude file.
-		if !listed[w.Name] && (w.Phase != string(pool.Terminated) || r.excluded[r.host(w.Name, w.Node)]) {
+		if !listed[w.Name] && (pool.Phase(w.Phase) != pool.Terminated || r.excluded[r.host(w.Name, w.Node)]) {
 			add(w.Name, w.Node, -1)
 		}
 	}

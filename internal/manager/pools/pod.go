@@ -247,8 +247,8 @@ done
 `
 }
 
-// environment returns the variables of the NodeManager: the template's, and those of the pool, which go before. Only the
-// size of the heap is the template's to choose.
+// environment returns the variables of the NodeManager: the template's, and those of the pool, which go before. Only
+// the size of the heap is the template's to choose.
 func (r *round) environment(given []corev1.EnvVar, host string) []corev1.EnvVar {
 	floor := r.settings().Floor
 	all := map[string]string{

@@ -75,10 +75,12 @@ func TestPodKeepsItsSize(t *testing.T) {
 			"overhead": {func(p *v1alpha1.WorkerPool) {
 				p.Spec.YARN.Overhead = v1alpha1.ResourceSpec{CPU: resource.MustParse("500m"), Memory: resource.MustParse("8Gi")}
 			}, true},
-			"image":  {func(p *v1alpha1.WorkerPool) { p.Spec.Template.Spec.Containers[0].Image = "other" }, true},
-			"step":   {func(p *v1alpha1.WorkerPool) { p.Spec.Size.Step.CPU = resource.MustParse("1") }, false},
-			"label":  {func(p *v1alpha1.WorkerPool) { p.Spec.YARN.Label.Name = "other" }, false},
-			"secret": {func(p *v1alpha1.WorkerPool) { p.Spec.YARN.AuthSecret = &v1alpha1.ObjectReference{Name: "other"} }, false},
+			"image": {func(p *v1alpha1.WorkerPool) { p.Spec.Template.Spec.Containers[0].Image = "other" }, true},
+			"step":  {func(p *v1alpha1.WorkerPool) { p.Spec.Size.Step.CPU = resource.MustParse("1") }, false},
+			"label": {func(p *v1alpha1.WorkerPool) { p.Spec.YARN.Label.Name = "other" }, false},
+			"secret": {func(p *v1alpha1.WorkerPool) {
+				p.Spec.YARN.AuthSecret = &v1alpha1.ObjectReference{Name: "other"}
+			}, false},
 		} {
 			r := poolRound(t, file, c.edit)
 			r.nodes["n1"] = Node{Node: pool.Node{Selling: true, Offer: model.Amount{CPU: 100_000, Memory: 200 * gib}}}

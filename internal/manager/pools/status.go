@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// phasesEvery is the least time between two writes of a status for what is there to be read only. The status of 500
-	// workers has 150 kB, and some worker changes in each round.
+	// phasesEvery is the least time between two writes of a status for what is there to be read only. Some worker changes
+	// in each round.
 	phasesEvery = 4 * time.Second
 	// numbersEvery is the same for numbers.
 	numbersEvery = 10 * time.Second
@@ -59,17 +59,23 @@ func (k *keeper) report(ctx context.Context, now time.Time, p *v1alpha1.WorkerPo
 		k.show(r, &next)
 	}
 	k.status = &next
+	shown := shownOf(&next)
+	next.Reports = shown.Reports
 	same := func(without func(s *v1alpha1.WorkerPoolStatus) *v1alpha1.WorkerPoolStatus) bool {
-		return equality.Semantic.DeepEqual(without(&next), without(&p.Status))
+		return equality.Semantic.DeepEqual(without(&next), without(k.saved))
 	}
 	since := now.Sub(k.written)
-	if equality.Semantic.DeepEqual(next, p.Status) || since < numbersEvery && same(withoutNumbers) ||
-		since < phasesEvery && same(withoutPhases) {
+	if equality.Semantic.DeepEqual(&next, k.saved) && equality.Semantic.DeepEqual(shown, &p.Status) ||
+		since < numbersEvery && same(withoutNumbers) || since < phasesEvery && same(withoutPhases) {
 		return
 	}
-	err := k.writeStatus(ctx, p, &next)
+	// The reports first: a status without them is one of a manager that was killed between the two.
+	err := k.writeReports(ctx, p, &next, int(shown.Reports))
+	if err == nil {
+		err = k.writeStatus(ctx, p, shown)
+	}
 	if k.complain(ctx, "the status of a pool could not be written", err); err == nil {
-		k.written = now
+		k.written, k.saved = now, next.DeepCopy()
 	}
 }
 
@@ -125,7 +131,7 @@ func (r *round) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
 		if pl.index < 0 && idle {
 			continue
 		}
-		if row.Phase == string(pool.Terminated) && row.Ended == nil {
+		if row.Phase == v1alpha1.WorkerPhase(pool.Terminated) && row.Ended == nil {
 			continue // it never ran
 		}
 		s.Workers = append(s.Workers, row)
@@ -167,8 +173,9 @@ func amountOf(s pool.Size) *v1alpha1.YARNResources {
 // row returns the status of one worker.
 func (r *round) row(pl *place, step *pool.Step, was v1alpha1.WorkerStatus) v1alpha1.WorkerStatus {
 	row := v1alpha1.WorkerStatus{
-		Name: step.Worker, Node: pl.node, Phase: string(step.Phase), Reason: string(step.Why), Message: step.Text,
-		Since: second(r.now), Attempts: int32(pl.worker.Attempts),
+		Name: step.Worker, Node: pl.node, Phase: v1alpha1.WorkerPhase(step.Phase), Reason: string(step.Why),
+		Message: step.Text,
+		Since:   second(r.now), Attempts: int32(pl.worker.Attempts),
 	}
 	if was.Phase == row.Phase {
 		row.Since = was.Since
@@ -211,7 +218,7 @@ func (k *keeper) conditions(s *v1alpha1.WorkerPoolStatus, p *v1alpha1.WorkerPool
 	if r != nil {
 		var given []string
 		for _, w := range s.Workers {
-			if w.Phase == string(pool.Quarantined) {
+			if pool.Phase(w.Phase) == pool.Quarantined {
 				given = append(given, strings.TrimSuffix(fmt.Sprintf("%s: %s, %s", w.Name, w.Reason, w.Message), ", "))
 			}
 		}
@@ -346,7 +353,8 @@ func (k *keeper) writeStatus(ctx context.Context, p *v1alpha1.WorkerPool, s *v1a
 // statusPatch returns a merge patch that also removes what the status no longer has.
 func statusPatch(s *v1alpha1.WorkerPoolStatus) map[string]any {
 	patch := map[string]any{
-		"observedGeneration": s.ObservedGeneration, "replicas": s.Replicas, "selector": s.Selector, "wanted": s.Wanted, "active": s.Active, "leaving": s.Leaving,
+		"observedGeneration": s.ObservedGeneration, "replicas": s.Replicas, "selector": s.Selector,
+		"reports": s.Reports, "wanted": s.Wanted, "active": s.Active, "leaving": s.Leaving,
 		"containers": s.Containers, "total": s.Total, "used": s.Used, "workers": s.Workers, "conditions": s.Conditions,
 		"resourceManager": s.ResourceManager, "next": s.Next,
 	}

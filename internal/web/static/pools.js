@@ -76,9 +76,9 @@ function pool(p) {
       ['memory used', bytes(quantity(used.memory)), `of ${bytes(quantity(total.memory))}`],
     ]),
     conditionList(p.conditions, (c) => (c.type === 'Ready') !== (c.status === 'True')),
-    h('h3', null, 'Workers'),
+    h('h3', null, s.reports ? 'Workers that need attention' : 'Workers'),
     workers.length === 0
-      ? h('p', { class: 'note' }, 'No worker has run yet.')
+      ? h('p', { class: 'note' }, s.reports ? 'None of the workers needs attention.' : 'No worker has run yet.')
       : table(
           `Workers of ${id}`,
           [

@@ -42,7 +42,7 @@ const (
 	NotWanted                  Code = "NotWanted"                  // it is not to run now
 	NodeCordoned               Code = "NodeCordoned"               // its node is closed, or Waterline is stopped there
 	NoRoom                     Code = "NoRoom"                     // its node has no room for its pod
-	NothingSold                Code = "NothingSold"                // no policy sells anything: its pod would be an online pod
+	NothingSold                Code = "NothingSold"                // no policy sells anything
 	CoolingDown                Code = "CoolingDown"                // its name was in use a moment ago
 	PreviousNodeManagerListed  Code = "PreviousNodeManagerListed"  // the NodeManager of an earlier pod is listed
 	HostNotLabelled            Code = "HostNotLabelled"            // its host has not the pool's label
