@@ -192,7 +192,7 @@ type GuardSpec struct {
 	// +kubebuilder:validation:Maximum=100
 	HardMemoryPercent *int32 `json:"hardMemoryPercent,omitempty"`
 	// LinuxContainerExecutor says that containers run as other users than the NodeManager. The guard then runs as root,
-	// with the capabilities KILL and SYS_PTRACE and no other, so the namespace must admit such pods
+	// with the capabilities KILL, SYS_PTRACE and DAC_OVERRIDE and no other, so the namespace must admit such pods
 	// (pod-security.kubernetes.io/enforce: privileged). Default false.
 	LinuxContainerExecutor bool `json:"linuxContainerExecutor,omitempty"`
 }

@@ -39,7 +39,7 @@ const checkTime = 2 * time.Minute
 
 func yarnCheckCommand() *cobra.Command {
 	y := yarnFacts{}
-	var floor, sparkDefaults string
+	var floor, sparkDefaults, mapredSite string
 	var o output
 	var ignore []string
 	c := &cobra.Command{
@@ -78,6 +78,9 @@ The exit code is 0 if everything was checked and there is neither an error nor a
 			if err == nil && sparkDefaults != "" {
 				y.spark, err = readSparkDefaults(sparkDefaults)
 			}
+			if err == nil && mapredSite != "" {
+				y.mapReduce, err = readMapredSite(mapredSite)
+			}
 			if err != nil {
 				return usageError{err}
 			}
@@ -106,6 +109,7 @@ The exit code is 0 if everything was checked and there is neither an error nor a
 	c.Flags().StringVar(&y.krb5, "krb5-conf", "/etc/krb5.conf", "Kerberos configuration file")
 	c.Flags().StringVar(&y.ca, "ca", "", "PEM file of the authorities that may sign certificates of ResourceManagers")
 	c.Flags().StringVar(&sparkDefaults, "spark-defaults", "", "spark-defaults.conf of Spark's clients, to check it too")
+	c.Flags().StringVar(&mapredSite, "mapred-site", "", "mapred-site.xml of MapReduce's clients, to check it too")
 	c.Flags().StringSliceVar(&ignore, "ignore", nil, "codes of findings to leave out")
 	o.flag(c)
 	return c

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/xml"
 	"fmt"
 	"os"
 	"strings"
@@ -33,6 +34,34 @@ func readSparkDefaults(path string) (map[string]string, error) {
 		value := strings.TrimLeft(line[end:], " \t")
 		value = strings.TrimPrefix(strings.TrimPrefix(value, "="), ":")
 		all[line[:end]] = strings.TrimSpace(value)
+	}
+	return all, nil
+}
+
+// readMapredSite reads a configuration file of Hadoop. Variables in values stay as they are.
+func readMapredSite(path string) (map[string]string, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("--mapred-site: %w", err)
+	}
+	var file struct {
+		XMLName  xml.Name   `xml:"configuration"`
+		Includes []struct{} `xml:"include"`
+		All      []struct {
+			Name  string `xml:"name"`
+			Value string `xml:"value"`
+		} `xml:"property"`
+	}
+	if err := xml.Unmarshal(content, &file); err != nil {
+		return nil, fmt.Errorf("--mapred-site: %s: %w", path, err)
+	}
+	if len(file.Includes) > 0 {
+		return nil, fmt.Errorf("--mapred-site: %s includes another file, which this command does not read; name a file with "+
+			"all properties", path)
+	}
+	all := map[string]string{}
+	for _, p := range file.All {
+		all[strings.TrimSpace(p.Name)] = strings.TrimSpace(p.Value)
 	}
 	return all, nil
 }

@@ -15,18 +15,24 @@ import (
 // allowanceFile is the file that the kubelet makes of the pod's annotation.
 type allowanceFile struct {
 	path    string
-	content []byte
-	last    shed.Allowance
+	content []byte         // nil: there was no allowance yet
+	last    shed.Allowance // that content says
 }
 
-// read returns the allowance, and whether it is another than before. A file that is empty or not there is none. While
-// the file cannot be read, the allowance before it counts.
+// read returns the allowance, and whether it is another than before. While the file cannot be read, is not there or is
+// empty, the allowance before it counts: without it, a deadline would be forgotten. Before the first allowance, a file
+// that is not there or empty is none, because the kubelet makes an empty file of an annotation that is not there.
 func (f *allowanceFile) read() (a shed.Allowance, changed bool, err error) {
 	content, err := os.ReadFile(f.path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	none := errors.Is(err, fs.ErrNotExist) || err == nil && len(bytes.TrimSpace(content)) == 0
+	switch {
+	case none && f.content == nil:
+		return shed.Allowance{}, false, nil
+	case none:
+		return f.last, false, fmt.Errorf("%s is empty or not there any more, so the last allowance counts", f.path)
+	case err != nil:
 		return f.last, false, fmt.Errorf("reading the allowance: %w", err)
-	}
-	if bytes.Equal(content, f.content) {
+	case bytes.Equal(content, f.content):
 		return f.last, false, nil
 	}
 	a, err = parseAllowance(content)
@@ -39,9 +45,6 @@ func (f *allowanceFile) read() (a shed.Allowance, changed bool, err error) {
 
 // parseAllowance parses the annotation waterline.io/pool-allowance.
 func parseAllowance(content []byte) (shed.Allowance, error) {
-	if len(bytes.TrimSpace(content)) == 0 {
-		return shed.Allowance{}, nil
-	}
 	var a struct {
 		MemoryMiB *int64    `json:"memoryMiB"`
 		VCores    *int64    `json:"vcores"`

@@ -56,14 +56,20 @@ func TestAllowance(t *testing.T) {
 	until := time.Date(2026, 11, 25, 9, 0, 0, 0, time.UTC)
 	f := allowanceFile{path: filepath.Join(t.TempDir(), "allowance")}
 	good := shed.Allowance{MemoryMiB: 4096, VCores: 4, Until: until}
+	const gone = "no file"
 	for _, c := range []struct {
 		text    string
 		want    shed.Allowance
 		changed bool
 		fails   bool
 	}{
+		{gone, shed.Allowance{}, false, false}, // there was none yet
 		{"", shed.Allowance{}, false, false},
+		{`[]`, shed.Allowance{}, false, true},
+		{gone, shed.Allowance{}, false, false},
 		{`{"memoryMiB":4096,"vcores":4,"until":"2026-11-25T09:00:00Z"}`, good, true, false},
+		{gone, good, false, true}, // a deadline outlives its file
+		{"\n", good, false, true},
 		{`{"memoryMiB":4096,"vcores":4,"until":"2026-11-25T09:00:00Z"}`, good, false, false},
 		{`{"memoryMiB":4096,"vc`, good, false, true},
 		{`{"memoryMiB":4096,"vcores":4,"until":"tomorrow"}`, good, false, true},
@@ -72,19 +78,19 @@ func TestAllowance(t *testing.T) {
 		{`[]`, good, false, true},
 		{`{"memoryMiB":0,"vcores":0}`, shed.Allowance{}, true, false},
 		{`{"memoryMiB":1,"vcores":0}`, shed.Allowance{MemoryMiB: 1}, true, false},
-		{"", shed.Allowance{}, true, false},
+		{"", shed.Allowance{MemoryMiB: 1}, false, true},
 	} {
-		if err := os.WriteFile(f.path, []byte(c.text), 0o644); err != nil {
+		err := os.WriteFile(f.path, []byte(c.text), 0o644)
+		if c.text == gone {
+			err = os.RemoveAll(f.path)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		got, changed, err := f.read()
 		if got != c.want || changed != c.changed || (err != nil) != c.fails {
-			t.Errorf("%s: %+v, changed %v, %v", c.text, got, changed, err)
+			t.Errorf("%q: %+v, changed %v, %v", c.text, got, changed, err)
 		}
-	}
-	f.path = filepath.Join(t.TempDir(), "none")
-	if got, _, err := f.read(); got != (shed.Allowance{}) || err != nil {
-		t.Errorf("without a file: %+v, %v", got, err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,6 +29,10 @@ const variable = "CONTAINER_ID="
 
 // masterVariable is in the environment of masters only: the ResourceManager adds it.
 const masterVariable = "APPLICATION_WEB_PROXY_BASE="
+
+// capabilities are those that it takes to signal processes of other users: the file with an environment is only for its
+// owner to read (DAC_OVERRIDE), and so is what is in it (SYS_PTRACE).
+const capabilities = "KILL, SYS_PTRACE and DAC_OVERRIDE"
 
 // maxEnvironment bounds what is read of an environment. The kernel allows 6 MiB of arguments and environment; YARN's
 // variable comes early.
@@ -113,10 +118,15 @@ func (s *scanner) scan(now time.Time, others bool) error {
 		return nil // there is an error about that already
 	}
 	of, denied := map[string]*group{}, 0
+	parents, strangers := map[int]int{}, []int(nil)
 	err := s.each(func(pid int) error {
 		p, err := s.read(pid)
 		if err != nil {
 			return gone(err)
+		}
+		parents[pid] = p.parent
+		if !others && p.uid != s.manager.uid && p.uid != 0 {
+			strangers = append(strangers, pid)
 		}
 		foreign := !others && p.uid != s.manager.uid || p.uid == 0 && s.manager.uid != 0
 		if foreign || pid == s.manager.pid || pid == os.Getpid() {
@@ -150,12 +160,26 @@ func (s *scanner) scan(now time.Time, others bool) error {
 		g.settle(s.bootTime())
 	}
 	s.of, s.at = of, now
-	if denied > 0 && others {
+	strangers = slices.DeleteFunc(strangers, func(pid int) bool { return !below(s.manager.pid, pid, parents) })
+	switch {
+	case denied > 0 && others:
 		return fmt.Errorf("the environment of %d processes cannot be read, so their containers get no signals: containers "+
-			"of other users need the capabilities KILL and SYS_PTRACE, which spec.yarn.guard.linuxContainerExecutor gives",
-			denied)
+			"of other users need the capabilities %s, which spec.yarn.guard.linuxContainerExecutor gives", denied, capabilities)
+	case len(strangers) > 0:
+		return fmt.Errorf("%d processes below the NodeManager run as other users, so their containers get no signals: "+
+			"the Linux container executor needs spec.yarn.guard.linuxContainerExecutor", len(strangers))
 	}
 	return nil
+}
+
+// below reports whether a process descends from another.
+func below(ancestor, pid int, parents map[int]int) bool {
+	for range parents { // a number may have been reused meanwhile, so there may be a circle
+		if pid = parents[pid]; pid == ancestor {
+			return true
+		}
+	}
+	return false
 }
 
 // settle leaves out processes of other users than the first, which YARN started: an id is not known before.

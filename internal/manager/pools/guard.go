@@ -57,10 +57,12 @@ func (r *round) addGuard(p *corev1.Pod) {
 		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 	}
 	if spec.LinuxContainerExecutor {
-		// Only root has added capabilities without any right of its executable file.
+		// Only root has added capabilities without any right of its executable file. Environments are files of mode 0400,
+		// which SYS_PTRACE alone does not open. DAC_OVERRIDE is among a runtime's defaults; DAC_READ_SEARCH, which would
+		// do, opens files outside of the container by handle.
 		args = append(args, "--other-users")
 		security.RunAsUser, security.RunAsNonRoot = &root, &no
-		security.Capabilities.Add = []corev1.Capability{"KILL", "SYS_PTRACE"}
+		security.Capabilities.Add = []corev1.Capability{"KILL", "SYS_PTRACE", "DAC_OVERRIDE"}
 	}
 	limits := amountList(amount)
 	limits[corev1.ResourceCPU] = amountList(model.Amount{CPU: guardCPULimit})[corev1.ResourceCPU]

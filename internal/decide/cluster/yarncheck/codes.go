@@ -49,4 +49,13 @@ const (
 	SparkNoFallback     Code = "SparkNoFallback"     // its data is lost if all executors leave at once
 	SparkMasterOnLabel  Code = "SparkMasterOnLabel"  // its masters ask for workers
 	SparkElsewhere      Code = "SparkElsewhere"      // its executors do not ask for workers
+
+	ShuffleOneReplica     Code = "ShuffleOneReplica"     // a shuffle server that is killed fails jobs
+	ShuffleRecomputes     Code = "ShuffleRecomputes"     // a shuffle server that is killed makes tasks run again
+	ShuffleQuorum         Code = "ShuffleQuorum"         // numbers of replicas that no application starts with
+	ShuffleServersUnknown Code = "ShuffleServersUnknown" // the addresses of the shuffle service are missing
+	ShuffleIncomplete     Code = "ShuffleIncomplete"     // only some parts of MapReduce use the shuffle service
+	ShuffleSerializer     Code = "ShuffleSerializer"     // the serializer of Spark does not suit the shuffle service
+	ShuffleLocalReader    Code = "ShuffleLocalReader"    // Spark plans reads that are slow with the shuffle service
+	ShuffleAllocation     Code = "ShuffleAllocation"     // Spark does not know that its data outlives executors
 )

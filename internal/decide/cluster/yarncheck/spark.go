@@ -4,6 +4,7 @@ import "slices"
 
 // Properties of Spark that decide whether executors leave without a loss.
 const (
+	propertySparkBlocks   = "spark.storage.decommission.shuffleBlocks.enabled"
 	propertySparkShuffle  = "spark.shuffle.service.enabled"
 	propertySparkFallback = "spark.storage.decommission.fallbackStorage.path"
 	propertySparkMaster   = "spark.yarn.am.nodeLabelExpression"
@@ -14,7 +15,7 @@ const (
 var sparkLeaves = []struct{ property, without string }{
 	{"spark.decommission.enabled", "false"},
 	{"spark.storage.decommission.enabled", "false"},
-	{"spark.storage.decommission.shuffleBlocks.enabled", "true"},
+	{propertySparkBlocks, "true"},
 }
 
 // spark checks the default settings of Spark applications, if there are any.
@@ -23,9 +24,10 @@ func spark(in *Input) ([]Finding, string) {
 		return nil, ""
 	}
 	var found []Finding
+	remote := sparkClient(in)
 	for _, p := range sparkLeaves {
 		value, set := in.Spark[p.property]
-		if value == "true" || !set && p.without == "true" {
+		if value == "true" || !set && p.without == "true" || remote != nil && p.property == propertySparkBlocks {
 			continue
 		}
 		found = append(found, Finding{
@@ -42,6 +44,14 @@ func sparkShuffle(in *Input) []Finding {
 	if in.Spark[propertySparkShuffle] != "true" {
 		return nil
 	}
+	if c := sparkClient(in); c != nil {
+		return []Finding{{
+			Code: SparkShuffleService, Severity: Warning, Property: propertySparkShuffle, Value: "true",
+			What: "Spark uses the shuffle service of NodeManagers beside " + c.name + ".",
+			Why:  c.name + " asks for it to be off, and Spark on YARN does not decommission executors with it.",
+			Fix:  Fix{Property: propertySparkShuffle, Value: "false"},
+		}}
+	}
 	return []Finding{{
 		Code: SparkShuffleService, Severity: Warning, Property: propertySparkShuffle, Value: "true",
 		What: "Spark uses the shuffle service of NodeManagers.",
@@ -52,8 +62,8 @@ func sparkShuffle(in *Input) []Finding {
 }
 
 func sparkFallback(in *Input) []Finding {
-	if in.Spark[propertySparkFallback] != "" {
-		return nil
+	if in.Spark[propertySparkFallback] != "" || sparkClient(in) != nil {
+		return nil // shuffle servers have the data
 	}
 	return []Finding{{
 		Code: SparkNoFallback, Severity: Note, Property: propertySparkFallback,

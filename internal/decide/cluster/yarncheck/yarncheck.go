@@ -22,6 +22,7 @@ type Input struct {
 	Nodes     []Node // that the ResourceManager counts on: running, unhealthy and decommissioning ones
 	Hosts     []Host
 	Spark     map[string]string // properties of spark-defaults.conf; nil: nobody asks about Spark
+	MapReduce map[string]string // properties of mapred-site.xml; nil: nobody asks about MapReduce
 	// Missing says why facts could not be read. They are empty then.
 	Missing map[Fact]string
 }
@@ -195,6 +196,10 @@ func checks() []check {
 		{[]Fact{FactSettings}, []Code{WebPortOpen, UserNotAdmin}, access},
 		{[]Fact{FactHosts}, []Code{HostUnknown, HostOtherName}, hosts},
 		{nil, []Code{SparkKeepsNothing, SparkShuffleService, SparkNoFallback, SparkMasterOnLabel, SparkElsewhere}, spark},
+		{nil, []Code{
+			ShuffleOneReplica, ShuffleRecomputes, ShuffleQuorum, ShuffleServersUnknown, ShuffleIncomplete, ShuffleSerializer,
+			ShuffleLocalReader, ShuffleAllocation,
+		}, shuffle},
 	}
 }
 
