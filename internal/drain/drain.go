@@ -7,7 +7,7 @@ package drain
 import (
 	"context"
 	"errors"
-	"io"
+	"net"
 	"net/url"
 	"time"
 )
@@ -57,11 +57,14 @@ type Worker struct {
 }
 
 // Silent reports whether an error of a [Client] means that nobody answered: the process may have ended, or the network
-// may be at fault. An answer that is cut short is an answer.
+// may be at fault. An answer that is wrong or cut short is an answer.
 func Silent(err error) bool {
 	var u *url.Error
-	return errors.As(err, &u) && !errors.Is(err, context.Canceled) && !errors.Is(err, io.EOF) &&
-		!errors.Is(err, io.ErrUnexpectedEOF)
+	var op *net.OpError
+	if !errors.As(err, &u) || errors.Is(err, context.Canceled) {
+		return false
+	}
+	return u.Timeout() || errors.As(err, &op) && (op.Op == "dial" || op.Op == "read" || op.Op == "write")
 }
 
 // Drainer drains the workers of one cluster of an engine. It is for concurrent use.

@@ -251,6 +251,9 @@ func TestSilent(t *testing.T) {
 	s.state = inDrain
 	f.beat(3)
 	is(t, d, w, drain.Draining, unknown) // the master knows
+	s.state = ""
+	f.beat(13)
+	is(t, d, w, drain.Drained, 0) // nobody saw its shuffles
 	f.http.Close()
 	if s, err := d.Status(t.Context(), w); !errors.Is(err, drain.ErrCoordinator) {
 		t.Errorf("%+v, %v", s, err)

@@ -37,7 +37,8 @@ type shuffler struct {
 	apps       []string
 	gauge      int // its metric of them, which lags
 	partitions int
-	cut        bool
+	late       []string // applications that register just before it is asked to drain
+	cut, odd   bool     // its metrics end in the middle, or lack what counts
 }
 
 type job struct {
@@ -81,8 +82,11 @@ func (f *fake) add(id string, apps ...string) (*shuffler, drain.Worker) {
 			return
 		}
 		text := answer(f.t, "metrics", "@APPS@", fmt.Sprint(s.gauge), "@PARTITIONS@", fmt.Sprint(s.partitions))
-		if s.cut {
+		switch {
+		case s.cut:
 			text = text[:len(text)/2]
+		case s.odd:
+			text = strings.ReplaceAll(text, "_with_node", "")
 		}
 		fmt.Fprintln(w, text)
 	}))
@@ -198,6 +202,7 @@ func (f *fake) answer(w http.ResponseWriter, r *http.Request) (text string, over
 	case s.state == "":
 		return failure("UNAVAILABLE: io exception"), nil
 	case verb == "decommission" && (s.state == active || s.state == decommissioning):
+		s.apps = append(s.apps, s.late...)
 		if s.state = decommissioning; len(s.apps) == 0 {
 			over = s
 		}

@@ -57,11 +57,12 @@ type note struct {
 }
 
 type kept struct {
-	asked bool         // to drain
-	heard int64        // the coordinator's last heartbeat of it when it was asked: its list knows nothing newer
-	work  int          // applications at the last look
-	ran   []app        // applications of the cluster then
-	end   drain.Status // how it ended; no state: it has not
+	asked   bool         // to drain
+	drained bool         // at the last look
+	heard   int64        // the coordinator's last heartbeat of it when it was asked: its list knows nothing newer
+	work    int          // applications at the last look
+	ran     []app        // applications of the cluster then
+	end     drain.Status // how it ended; no state: it has not
 }
 
 func (d *Drainer) note(w drain.Worker) *note {
@@ -167,10 +168,10 @@ func (n *note) listed(server *server, l load, silent error) drain.Status {
 	}
 	switch {
 	case server.State == decommissioned, server.State == decommissioning && silent == nil && l.empty(),
-		server.State == decommissioning && drain.Silent(silent) && n.work == 0:
-		n.work, s.State, s.Work = 0, drain.Drained, 0
+		server.State == decommissioning && silent != nil && n.drained: // nothing can come any more
+		n.drained, n.work, s.State, s.Work = true, 0, drain.Drained, 0
 	case server.State == decommissioning:
-		s.State = drain.Draining
+		n.drained, s.State = false, drain.Draining
 	case server.State == active && n.asked && n.heard != 0 && n.heard == server.Heard:
 		s.State = drain.Draining // the list is older than the drain
 	default:

@@ -55,6 +55,14 @@ func TestDrain(t *testing.T) {
 	ask(t, d, w)
 	is(t, d, w, drain.Drained, 0)
 	is(t, d, drain.Worker{Host: "10.0.0.9-19999"}, drain.Absent, unknown)
+
+	_, w = f.add("10.0.0.2-19999", "app-2") // somebody else takes its drain back
+	ask(t, d, w)
+	if err := f.drainer().Undrain(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	f.beat(1)
+	is(t, d, w, drain.Active, 1)
 }
 
 // TestEmpty checks that a server is empty by the metrics that it waits for: its number of applications, which lags, and
@@ -66,7 +74,15 @@ func TestEmpty(t *testing.T) {
 	f.beat(1)
 	s.gauge = 0
 	is(t, d, w, drain.Draining, 0)
-	s.partitions = 0
+	s.gauge, s.partitions = 1, 0
+	is(t, d, w, drain.Draining, 1)
+	s.gauge = 0
+	is(t, d, w, drain.Drained, 0)
+	s.partitions = 8 // something was on its way
+	is(t, d, w, drain.Draining, 0)
+	s.cut = true
+	is(t, d, w, drain.Draining, unknown)
+	s.cut, s.partitions = false, 0
 	is(t, d, w, drain.Drained, 0)
 	s.end()
 	is(t, d, w, drain.Drained, 0) // the list still has it
@@ -181,12 +197,21 @@ func TestCutShort(t *testing.T) {
 	f.beat(1)
 	s.cut = true
 	is(t, d, w, drain.Draining, unknown)
-	s.cut, f.cut = false, true
+	s.cut, s.odd = false, true
+	is(t, d, w, drain.Draining, unknown)
+	s.odd, f.cut = false, true
 	if s, err := d.Status(t.Context(), w); !errors.Is(err, drain.ErrCoordinator) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	f.cut = false
 	is(t, d, w, drain.Draining, 1)
+
+	s, w = f.add("10.0.0.2-19999") // it was empty when it was asked, but something came before the drain began
+	s.late = []string{"app-2"}
+	ask(t, d, w)
+	f.beat(1)
+	s.cut = true
+	is(t, d, w, drain.Draining, unknown)
 }
 
 // TestOther checks that a password goes over https only, and that what is no coordinator's answer is an error.
