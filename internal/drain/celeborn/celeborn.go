@@ -86,8 +86,8 @@ func (d *Drainer) note(w drain.Worker) *note {
 	return n.(*note)
 }
 
-// Drain implements [drain.Drainer]. The host of a worker is the one that the master lists, alone or as HOST:RPCPORT,
-// and its URL that of its own web server.
+// Drain implements [drain.Drainer]. The host of a worker is the one that the master lists, as HOST:RPCPORT where a host
+// may have several workers, and its URL that of its own web server.
 func (d *Drainer) Drain(ctx context.Context, w drain.Worker, _ time.Duration) error {
 	n := d.note(w)
 	n.Lock()
@@ -174,7 +174,11 @@ func (d *Drainer) Status(ctx context.Context, w drain.Worker) (drain.Status, err
 	own, err := d.own(ctx, w)
 	switch {
 	case drain.Silent(err):
-		return d.gone(ctx, w, n, err)
+		s, err := d.gone(ctx, w, n, err)
+		if n.end.State != "" && n.excluded != nil {
+			d.readmit(ctx, n)
+		}
+		return s, err
 	case err != nil:
 		return drain.Status{}, err
 	}
@@ -254,9 +258,6 @@ func (d *Drainer) gone(ctx context.Context, w drain.Worker, n *note, silent erro
 		default:
 			n.end = drained
 		}
-	}
-	if n.excluded != nil {
-		d.readmit(ctx, n)
 	}
 	return n.end, nil
 }

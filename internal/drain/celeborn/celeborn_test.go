@@ -106,8 +106,14 @@ func TestEmpty(t *testing.T) {
 	f.beat(1) // it ends at once, before the master heard of its drain
 	is(t, d, w, drain.Drained, 0)
 	f.beat(12)
+	f.failsExclude = true
+	is(t, d, w, drain.Drained, 0)
+	f.called()
+	f.failsExclude = false
 	is(t, d, w, drain.Drained, 0)
 	f.called("readmit 10.0.0.1") // another one may start on its ports
+	is(t, d, w, drain.Drained, 0)
+	f.called()
 }
 
 // TestExclusion checks that an exclusion is taken back where it is ours, and nowhere else.

@@ -23,15 +23,15 @@ type fake struct {
 	t    *testing.T
 	http *httptest.Server
 
-	mu        sync.Mutex
-	beats     int
-	workers   []*worker
-	shuffles  []string // that the master has
-	excluded  []string // hosts
-	events    map[string]string
-	calls     []string // changes that were asked for, in order
-	cut       bool     // answers end in the middle
-	failsExit bool
+	mu                      sync.Mutex
+	beats                   int
+	workers                 []*worker
+	shuffles                []string // that the master has
+	excluded                []string // hosts
+	events                  map[string]string
+	calls                   []string // changes that were asked for, in order
+	cut                     bool     // answers end in the middle
+	failsExit, failsExclude bool
 }
 
 // worker is a worker, and the master's copy of it.
@@ -223,7 +223,7 @@ func (f *fake) master(w http.ResponseWriter, r *http.Request) string {
 		}
 		return answer(f.t, "events", "@EVENTS@", strings.Join(parts, ","))
 	case "POST /api/v1/workers/exclude":
-		if !known(request.Add) || !known(request.Remove) {
+		if !known(request.Add) || !known(request.Remove) || f.failsExclude {
 			break
 		}
 		for _, i := range request.Add {

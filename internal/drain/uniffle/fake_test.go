@@ -28,6 +28,8 @@ type fake struct {
 	cut     bool // answers of the coordinator end in the middle
 }
 
+const active = "ACTIVE"
+
 // shuffler is a shuffle server.
 type shuffler struct {
 	http       *httptest.Server

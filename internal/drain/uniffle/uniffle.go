@@ -42,10 +42,9 @@ func New(coordinator string, auth drain.Auth) (*Drainer, error) {
 	return &Drainer{client: client, base: strings.TrimSuffix(coordinator, "/") + "/api/"}, nil
 }
 
-// The states of shuffle servers, as the coordinator calls them. EXCLUDED, UNHEALTHY and UNKNOWN get no new work, but
-// keep what they have.
+// The states of shuffle servers that drain, as the coordinator calls them. The others are ACTIVE, and EXCLUDED,
+// UNHEALTHY and UNKNOWN, which get no new work, but keep what they have.
 const (
-	active          = "ACTIVE"
 	decommissioning = "DECOMMISSIONING"
 	decommissioned  = "DECOMMISSIONED"
 )
@@ -172,7 +171,7 @@ func (n *note) listed(server *server, l load, silent error) drain.Status {
 		n.drained, n.work, s.State, s.Work = true, 0, drain.Drained, 0
 	case server.State == decommissioning:
 		n.drained, s.State = false, drain.Draining
-	case server.State == active && n.asked && n.heard != 0 && n.heard == server.Heard:
+	case n.asked && n.heard != 0 && n.heard == server.Heard:
 		s.State = drain.Draining // the list is older than the drain
 	default:
 		n.kept = kept{work: drain.UnknownWork}
