@@ -7,6 +7,8 @@ package drain
 import (
 	"context"
 	"errors"
+	"net"
+	"net/url"
 	"time"
 )
 
@@ -25,8 +27,12 @@ const (
 	Active State = "Active"
 	// Draining means that it gets no new work, or will not from the end of its grace period on, and may still have some.
 	Draining State = "Draining"
-	// Drained means that it has no work any more, and that nobody waits for what it has. It can be ended at once.
+	// Drained means that it has no work any more, and that nobody waits for what it has. It can be ended at once, or has
+	// ended already.
 	Drained State = "Drained"
+	// Lost means that it is gone with what somebody waits for, or without having been asked to drain. Only drainers of
+	// servers that keep data have it.
+	Lost State = "Lost"
 )
 
 // UnknownWork is [Status.Work] of a worker whose engine does not say it.
@@ -45,6 +51,20 @@ type Worker struct {
 	Host string
 	// URL is the base address of its own web services, such as http://worker:8080. It may differ from Host.
 	URL string
+	// Asked means that its caller remembers having asked it to drain. Drainers of servers that keep data need it to tell a
+	// drained worker that has gone from a lost one, if they were made after the drain began.
+	Asked bool
+}
+
+// Silent reports whether an error of a [Client] means that nobody answered: the process may have ended, or the network
+// may be at fault. An answer that is wrong or cut short is an answer.
+func Silent(err error) bool {
+	var u *url.Error
+	var op *net.OpError
+	if !errors.As(err, &u) || errors.Is(err, context.Canceled) {
+		return false
+	}
+	return u.Timeout() || errors.As(err, &op) && (op.Op == "dial" || op.Op == "read" || op.Op == "write")
 }
 
 // Drainer drains the workers of one cluster of an engine. It is for concurrent use.

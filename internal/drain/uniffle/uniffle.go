@@ -1,17 +1,17 @@
-// Package uniffle drains shuffle servers of Apache Uniffle by the web services of their coordinator.
+// Package uniffle drains shuffle servers of Apache Uniffle, by the web services of their coordinator and their metrics.
 //
-// No server of Uniffle is in a public registry of packages, so nothing here was run against one. The requests and
-// answers are those of docs/coordinator_guide.md and of coordinator/web/resource/ServerResource in Uniffle's sources of
-// August 2026 (commit b1ac32f).
+// The requests, answers and states are those of live coordinators and servers of 0.9.2. What was read in its sources
+// only (tag v0.9.2-rc2) is said where it counts.
 package uniffle
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/drain"
@@ -19,11 +19,17 @@ import (
 
 // Drainer drains shuffle servers. It implements [drain.Reverser].
 //
-// A decommissioned server waits until every application that has data on it has ended, and then stops. It knows no
-// deadline. It looks each rss.server.decommission.check.interval (60 s by default).
+// No data moves in a drain. A decommissioned server gets no new shuffle from the next heartbeat on (10 s by default),
+// waits until every application that has data on it has ended, and then ends. It knows no deadline. It looks each
+// rss.server.decommission.check.interval (60 s by default), the first time at once: an idle server ends immediately,
+// and cannot be had back then.
+//
+// A Drainer keeps what it saw of servers that drain, because nobody says it once they have ended: the coordinator lists
+// a drained server and a killed one alike.
 type Drainer struct {
 	client *drain.Client
 	base   string
+	notes  sync.Map // *note by the id of a server
 }
 
 // New returns a Drainer for the cluster of a coordinator, such as http://coordinator:19998. The coordinator wants
@@ -33,68 +39,227 @@ func New(coordinator string, auth drain.Auth) (*Drainer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Drainer{client, strings.TrimSuffix(coordinator, "/") + "/api/server/"}, nil
+	return &Drainer{client: client, base: strings.TrimSuffix(coordinator, "/") + "/api/"}, nil
 }
 
-// The states of shuffle servers, as the coordinator calls them. EXCLUDED, LOST, UNHEALTHY and UNKNOWN get no work.
+// The states of shuffle servers that drain, as the coordinator calls them. The others are ACTIVE, and EXCLUDED,
+// UNHEALTHY and UNKNOWN, which get no new work, but keep what they have.
 const (
-	active          = "ACTIVE"
 	decommissioning = "DECOMMISSIONING"
 	decommissioned  = "DECOMMISSIONED"
 )
 
-// answer is the envelope of all answers. Errors come with HTTP status 200.
-type answer[T any] struct {
-	Code    int    `json:"code"`
-	Data    T      `json:"data"`
-	Message string `json:"errMsg"`
+// note is what is kept of a server. Its lock is held while the server is asked.
+type note struct {
+	sync.Mutex
+	kept
 }
 
-// Drain implements [drain.Drainer]. The host of a worker is its id: IP-PORT, such as 10.0.0.1-19999.
+type kept struct {
+	asked   bool         // to drain
+	drained bool         // at the last look
+	heard   int64        // the coordinator's last heartbeat of it when it was asked: its list knows nothing newer
+	work    int          // applications at the last look
+	ran     []app        // applications of the cluster then
+	end     drain.Status // how it ended; no state: it has not
+}
+
+func (d *Drainer) note(w drain.Worker) *note {
+	n, _ := d.notes.LoadOrStore(w.Host, &note{kept: kept{work: drain.UnknownWork}})
+	return n.(*note)
+}
+
+// Drain implements [drain.Drainer]. The host of a worker is its id: IP-PORT, such as 10.0.0.1-19999. Its URL is that of
+// its own web server, which has its metrics; without one, its work is not known.
 func (d *Drainer) Drain(ctx context.Context, w drain.Worker, _ time.Duration) error {
-	return d.post(ctx, w, "decommission")
-}
-
-// Undrain implements [drain.Reverser].
-func (d *Drainer) Undrain(ctx context.Context, w drain.Worker) error {
-	return d.post(ctx, w, "cancelDecommission")
-}
-
-func (d *Drainer) post(ctx context.Context, w drain.Worker, verb string) error {
-	var a answer[any]
-	err := d.client.JSON(ctx, http.MethodPost, d.base+url.PathEscape(w.Host)+"/"+verb, nil, &a)
-	if err == nil && a.Code != 0 {
-		err = errors.New(a.Message)
-	}
+	n := d.note(w)
+	n.Lock()
+	defer n.Unlock()
+	load, silent := d.load(ctx, w)
+	before, err := d.server(ctx, w)
 	if err != nil {
-		return fmt.Errorf("%s of shuffle server %s: %w", verb, w.Host, err)
+		return err
+	}
+	if err := d.post(ctx, w, "decommission"); err != nil {
+		if (n.asked || w.Asked) && drain.Silent(silent) {
+			return nil // it was asked before, and has ended
+		}
+		return err
+	}
+	n.asked = true
+	if silent == nil {
+		d.remember(ctx, n, load)
+	}
+	// A heartbeat may have come in between.
+	if after, err := d.server(ctx, w); err == nil && after != nil {
+		before = after
+	}
+	if before != nil {
+		n.heard = before.Heard
 	}
 	return nil
 }
 
-// Status implements [drain.Drainer].
+// Undrain implements [drain.Reverser].
+func (d *Drainer) Undrain(ctx context.Context, w drain.Worker) error {
+	n := d.note(w)
+	n.Lock()
+	defer n.Unlock()
+	if err := d.post(ctx, w, "cancelDecommission"); err != nil {
+		return err
+	}
+	n.kept = kept{work: drain.UnknownWork}
+	return nil
+}
+
+// Status implements [drain.Drainer]. A server that is excluded or unhealthy counts as active, because it serves what it
+// has.
 func (d *Drainer) Status(ctx context.Context, w drain.Worker) (drain.Status, error) {
-	var a answer[*struct {
-		Status string `json:"status"`
-	}]
-	err := d.client.JSON(ctx, http.MethodGet, d.base+"nodes/"+url.PathEscape(w.Host), nil, &a)
+	n := d.note(w)
+	n.Lock()
+	defer n.Unlock()
+	server, err := d.server(ctx, w)
+	if err != nil {
+		return drain.Status{}, err
+	}
+	n.asked = n.asked || w.Asked || server != nil && server.leaves()
+	load, silent := d.load(ctx, w)
+	if silent == nil {
+		d.remember(ctx, n, load)
+	}
 	switch {
-	case err != nil:
-		return drain.Status{}, fmt.Errorf("the state of shuffle server %s: %w", w.Host, err)
-	case a.Code != 0 && strings.Contains(a.Message, "not found"): // it stopped, or has not registered
+	case server != nil:
+		n.end = drain.Status{}
+		return n.listed(server, load, silent), nil
+	case silent == nil: // the coordinator has just started, or the server has
+		s := drain.Status{State: drain.Absent, Work: load.apps, Text: "the coordinator does not list it"}
+		if n.asked {
+			s.State = drain.Draining
+		}
+		return s, nil
+	case n.end.State != "":
+		return n.end, nil
+	}
+	return d.ended(ctx, w, n)
+}
+
+// remember keeps the applications of a server that was asked to drain.
+func (d *Drainer) remember(ctx context.Context, n *note, l load) {
+	if !n.asked {
+		return
+	}
+	n.work, n.ran = l.apps, nil
+	if l.apps == 0 && !l.empty() {
+		n.work = drain.UnknownWork
+	}
+	if l.apps > 0 {
+		n.ran, _ = d.apps(ctx) // without it, nobody can prove a loss
+	}
+}
+
+// listed says where a server is that the coordinator has.
+func (n *note) listed(server *server, l load, silent error) drain.Status {
+	s := drain.Status{State: drain.Active, Work: drain.UnknownWork, Text: server.State}
+	if silent == nil {
+		s.Work = l.apps
+	} else {
+		s.Text += "; " + silent.Error()
+	}
+	switch {
+	case server.State == decommissioned, server.State == decommissioning && silent == nil && l.empty(),
+		server.State == decommissioning && silent != nil && n.drained: // nothing can come any more
+		n.drained, n.work, s.State, s.Work = true, 0, drain.Drained, 0
+	case server.State == decommissioning:
+		n.drained, s.State = false, drain.Draining
+	case n.asked && n.heard != 0 && n.heard == server.Heard:
+		s.State = drain.Draining // the list is older than the drain
+	default:
+		n.kept = kept{work: drain.UnknownWork}
+	}
+	return s
+}
+
+// ended says how a server ended that neither answers nor is among those that the coordinator has.
+func (d *Drainer) ended(ctx context.Context, w drain.Worker, n *note) (drain.Status, error) {
+	var all []server
+	if err := d.get(ctx, "server/nodes?status=LOST", &all); err != nil {
+		return drain.Status{}, err
+	}
+	i := slices.IndexFunc(all, func(s server) bool { return s.ID == w.Host })
+	switch {
+	case i < 0 && !n.asked: // it has not registered, or left long ago
 		return drain.Status{State: drain.Absent, Work: drain.UnknownWork}, nil
-	case a.Code != 0 || a.Data == nil:
-		return drain.Status{}, fmt.Errorf("the state of shuffle server %s: the coordinator answers code %d: %s",
-			w.Host, a.Code, a.Message)
+	case !n.asked:
+		n.end = drain.Status{State: drain.Lost, Work: drain.UnknownWork, Text: "it ended, and had not been asked to"}
+		return n.end, nil
+	case i >= 0 && n.work > 0:
+		now, err := d.apps(ctx)
+		if err != nil {
+			return drain.Status{}, err
+		}
+		if outlived(n.work, n.ran, now, all[i].Heard) {
+			n.end = drain.Status{State: drain.Lost, Work: n.work, Text: "it ended before its applications"}
+			return n.end, nil
+		}
 	}
-	s := drain.Status{State: drain.Absent, Work: drain.UnknownWork, Text: a.Data.Status}
-	switch a.Data.Status {
-	case active:
-		s.State = drain.Active
-	case decommissioning:
-		s.State = drain.Draining
-	case decommissioned:
-		s.State, s.Work = drain.Drained, 0
+	n.end = drain.Status{State: drain.Drained, Text: "it has ended"}
+	if n.work != 0 && n.ran == nil {
+		n.end.Text = "it has ended; nobody saw what it had then"
 	}
-	return s, nil
+	return n.end, nil
+}
+
+// apart is between one interval of heartbeats and two, in the coordinator's milliseconds. A server ends within one
+// interval after its last heartbeat, and an application that runs has sent one within the last interval. A server
+// counts as lost after three. So what is apart from a server's last heartbeat ran after it. The interval of both is
+// 10 s unless rss.server.heartbeat.interval or the client's rss.heartbeat.interval is set.
+const apart = 15_000
+
+// outlived reports whether one of the applications with data on a server ran longer than the server did. had is their
+// number at the last look, ran are the applications of the whole cluster then. Nobody says which of them had data on
+// the server, but if fewer have ended since than had data on it, one of those runs. The coordinator lists an
+// application for a minute after its end, and the number is up to half a minute old, so ran has each one that counts in
+// had.
+func outlived(had int, ran, now []app, died int64) bool {
+	runs := 0
+	for _, a := range now {
+		if a.Heard > died+apart && slices.ContainsFunc(ran, func(r app) bool { return r.ID == a.ID }) {
+			runs++
+		}
+	}
+	return had <= len(ran) && runs > len(ran)-had
+}
+
+// server is a server in the coordinator's list. Times are Unix milliseconds of the coordinator.
+type server struct {
+	ID    string `json:"id"`
+	State string `json:"status"`
+	Heard int64  `json:"timestamp"`
+}
+
+// leaves reports whether a server was asked to drain, whoever did.
+func (s *server) leaves() bool { return s.State == decommissioning || s.State == decommissioned }
+
+// server returns a server as the coordinator lists it; nil: it does not.
+func (d *Drainer) server(ctx context.Context, w drain.Worker) (*server, error) {
+	var s server
+	err := d.get(ctx, "server/nodes/"+url.PathEscape(w.Host), &s)
+	var refused *refusal
+	switch {
+	case errors.As(err, &refused) && strings.Contains(refused.text, "not found"):
+		return nil, nil
+	case err == nil && s.State == "":
+		err = fmt.Errorf("%w: shuffle server %s has no state; is this its coordinator?", drain.ErrCoordinator, w.Host)
+	}
+	return &s, err
+}
+
+// app is an application, with the time of its last heartbeat.
+type app struct {
+	ID    string `json:"appId"`
+	Heard int64  `json:"updateTime"`
+}
+
+func (d *Drainer) apps(ctx context.Context) (all []app, err error) {
+	return all, d.get(ctx, "app/appInfos", &all)
 }

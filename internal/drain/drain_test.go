@@ -1,0 +1,66 @@
+package drain
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+)
+
+// TestSilent checks that only a server that does not answer at all counts as silent.
+func TestSilent(t *testing.T) {
+	closes := func(after string) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) {
+			if c, _, err := w.(http.Hijacker).Hijack(); err == nil {
+				_, _ = c.Write([]byte(after))
+				_ = c.Close()
+			}
+		}
+	}
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	late, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	for name, c := range map[string]struct {
+		ctx    context.Context
+		answer func(w http.ResponseWriter) // nil: nobody is there
+		want   bool
+	}{
+		"nobody":              {want: true},
+		"nobody, and no time": {ctx: cancelled},
+		"an error":            {answer: func(w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) }},
+		"no JSON":             {answer: func(w http.ResponseWriter) { _, _ = w.Write([]byte("<html>")) }},
+		"nothing":             {answer: closes("")},
+		"half a status":       {answer: closes("HTTP/1.1 2")},
+		"half a header":       {answer: closes("HTTP/1.1 200 OK\r\nContent-")},
+		"nothing in time":     {ctx: late, answer: func(http.ResponseWriter) { <-late.Done() }, want: true},
+		"cut short": {answer: func(w http.ResponseWriter) {
+			w.Header().Set("Content-Length", "100")
+			_, _ = w.Write([]byte("{"))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := gone.URL
+			if c.answer != nil {
+				s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { c.answer(w) }))
+				defer s.Close()
+				url = s.URL
+			}
+			client, err := NewClient(Auth{}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.ctx == nil {
+				c.ctx = t.Context()
+			}
+			var into any
+			err = client.JSON(c.ctx, http.MethodPost, url, nil, &into)
+			if err == nil || Silent(err) != c.want {
+				t.Errorf("%v: silent %v, want %v", err, Silent(err), c.want)
+			}
+		})
+	}
+}
