@@ -22,6 +22,7 @@ const (
 	tasksOfPod   = 16               // sampled of one pod; fewer if a node has more than mostOpen/tasksOfPod pods
 	tasksRunning = 64               // read in one sample, of pods that ran since their last one
 	tasksAsleep  = 16               // read in one sample, of all other pods
+	tasksLeast   = 3                // read of one pod in one sample, if it has as many
 	latest       = time.Second      // since its last sample, after which a pod is read beyond these bounds
 	mostOpen     = 2048             // files kept open, unless a quarter of RLIMIT_NOFILE is less
 	relist       = 5 * time.Second  // processes, and the tasks of a pod, are listed again after this time
@@ -77,6 +78,7 @@ type waitingPod struct {
 	process int           // the listing goes on with this process of it
 	offset  int64         // and at this position in the process's tasks
 	stirs   bool          // it ran, or waited, in its last sample
+	turn    [2]int        // task that is read next: among those that ran when they were read last, and among the others
 }
 
 // waitingTask is a sampled task.
@@ -84,7 +86,9 @@ type waitingTask struct {
 	tid  int
 	fd   int
 	last Schedstat
-	idle bool // it did not run since the last listing
+	read time.Duration // its last read
+	idle bool          // it did not run since the last listing
+	rest bool          // it did not run between its last two reads
 }
 
 // NewWaits returns a sampler of the pods of one kubelet. proc is the mount point of the host's procfs.
@@ -126,8 +130,9 @@ func (w *Waits) Sample(marks []model.WaitMark) error {
 			w.found = now
 		}
 	}
-	left := w.read(now, true, steps*tasksRunning)
-	w.read(now, false, left+steps*tasksAsleep)
+	each := w.each(steps)
+	left := w.read(now, true, each, steps*tasksRunning)
+	w.read(now, false, each, left+steps*tasksAsleep)
 	// After they were read: a task that did not run may lose its place.
 	w.listSome(now, false, steps*unitsOfStep)
 	w.listSome(now, true, steps*unitsOfStep)
@@ -146,6 +151,15 @@ func (w *Waits) lacks(now time.Duration) bool {
 	return slices.ContainsFunc(w.pods, func(p waitingPod) bool {
 		return len(p.tasks) == 0 && (p.sum.At == 0 || now-p.sum.At < missed)
 	})
+}
+
+// each returns how many tasks of one pod a sample reads: all of them if the bounds allow to read those of all pods in a
+// second. If samples are far apart, because batch is quiet, all are read, so that baselines are learned from all.
+func (w *Waits) each(steps int) int {
+	if steps == mostSteps {
+		return tasksOfPod
+	}
+	return min(max(tasksRunning*int(latest/step)/max(len(w.pods), 1), tasksLeast), tasksOfPod)
 }
 
 // share returns how many tasks of each pod are sampled. Each pod has one, though it be beyond the limit.
@@ -343,7 +357,7 @@ func (w *Waits) readTask(fd int) (Schedstat, bool) {
 
 // read reads the tasks of the pods whose turn it is, among those that stir or the others, and returns how many tasks
 // more could have been read.
-func (w *Waits) read(now time.Duration, stirring bool, most int) (left int) {
+func (w *Waits) read(now time.Duration, stirring bool, each, most int) (left int) {
 	next := &w.next[0]
 	if !stirring {
 		next = &w.next[1]
@@ -362,31 +376,55 @@ func (w *Waits) read(now time.Duration, stirring bool, most int) (left int) {
 			}
 			continue
 		}
-		left -= len(p.tasks)
-		w.readPod(p, now)
+		left -= min(len(p.tasks), each)
+		w.readPod(p, now, each)
 	}
 	return max(left, 0)
 }
 
-// readPod reads all sampled tasks of a pod.
-func (w *Waits) readPod(p *waitingPod, now time.Duration) {
+// readPod reads so many of the sampled tasks of a pod at most, in turns: those that ran when they were read last, but a
+// third of the others, which may have begun to run. What a task did counts whole when it is read.
+func (w *Waits) readPod(p *waitingPod, now time.Duration, most int) {
 	var ran, waited time.Duration
 	var times int64
 	ended := false
+	rest := 0
 	for i := range p.tasks {
-		t := &p.tasks[i]
-		s, ok := w.readTask(t.fd)
-		if !ok {
-			w.closeTask(t)
-			t.fd, ended = -1, true
-			continue
+		if p.tasks[i].rest {
+			rest++
 		}
-		since := s.Since(t.last)
-		if t.last = s; since.Ran < 0 || since.Waited < 0 {
-			continue
+	}
+	awake := len(p.tasks) - rest
+	rest = min(rest, max(most-awake, most/3))
+	for turn, left := range [2]int{min(awake, most-rest), rest} {
+		first := p.turn[turn]
+		for n := range p.tasks {
+			i := (first + n) % len(p.tasks)
+			t := &p.tasks[i]
+			if left == 0 {
+				break
+			}
+			if t.rest != (turn == 1) || t.read == now {
+				continue
+			}
+			left--
+			p.turn[turn] = i + 1
+			t.read = now
+			s, ok := w.readTask(t.fd)
+			if !ok {
+				w.closeTask(t)
+				t.fd, ended = -1, true
+				continue
+			}
+			since := s.Since(t.last)
+			t.last, t.rest = s, since == Schedstat{}
+			if since.Ran < 0 || since.Waited < 0 {
+				continue
+			}
+			t.idle = t.idle && since.Ran == 0
+			ran, waited = ran+since.Ran, waited+min(since.Waited, math.MaxInt64/2)
+			times += max(since.Times, 0)
 		}
-		t.idle = t.idle && since.Ran == 0
-		ran, waited, times = ran+since.Ran, waited+min(since.Waited, math.MaxInt64/2), times+max(since.Times, 0)
 	}
 	if ended {
 		p.tasks = slices.DeleteFunc(p.tasks, func(t waitingTask) bool { return t.fd < 0 })

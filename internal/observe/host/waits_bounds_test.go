@@ -186,7 +186,7 @@ func TestWaitsTurns(t *testing.T) {
 			}
 			life++
 			w.runs("web", pid(busy), 10000+busy, life, 1)
-			w.w.readPod(p, w.boot)
+			w.w.readPod(p, w.boot, tasksOfPod)
 		}
 		if len(seen) != tasks {
 			t.Errorf("threads %v: %d of %d tasks had their turn", threads, len(seen), tasks)
