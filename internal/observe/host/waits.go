@@ -20,23 +20,27 @@ import (
 // virtual machine). Bounds of one sample hold for samples that are 100 ms apart, see [Waits.steps].
 const (
 	tasksOfPod   = 16               // sampled of one pod; fewer if a node has more than mostOpen/tasksOfPod pods
-	tasksRunning = 64               // read in one sample, of pods that ran since their last one
+	tasksRunning = 48               // read in one sample, of pods that ran since their last one
 	tasksAsleep  = 16               // read in one sample, of all other pods
 	tasksLeast   = 3                // read of one pod in one sample, if it has as many
+	turnWithin   = time.Second / 2  // for all pods, as far as tasksLeast allows
 	latest       = time.Second      // since its last sample, after which a pod is read beyond these bounds
 	mostOpen     = 2048             // files kept open, unless a quarter of RLIMIT_NOFILE is less
 	relist       = 5 * time.Second  // processes, and the tasks of a pod, are listed again after this time
+	relistAll    = 20 * time.Second // or after this time, if tasks of it run, and all others had a turn
 	refind       = time.Second      // or after this time, while a pod has no task or lost one
 	missed       = time.Minute      // for which processes of a pod that has none any more are searched for
 	stir         = time.Millisecond // a pod that ran or waited for less in a sample is asleep
+	stirsFor     = 2 * time.Second  // for which a pod or a task that ran counts as one that runs
 
 	// A listing of the tasks of one pod goes on where the one before ended. Its bounds, and those of all listings of one
 	// sample, in directories that are listed and files that are opened, which take 8 µs each.
 	processesOfListing = 16
 	entriesOfListing   = 256
-	entriesOfUnit      = 8 // listed in the time of one file that is opened
-	unitsOfStep        = 16
-	tasksAtFirst       = 2 // of a pod, so that no other one waits for long until it is seen at all
+	entriesOfUnit      = 8  // listed in the time of one file that is opened
+	unitsOfStep        = 16 // for pods of which no task is sampled; as many again for those that are listed soon
+	unitsOfTurns       = 8  // for all others
+	tasksAtFirst       = 2  // of a pod, so that no other one waits for long until it is seen at all
 
 	step      = 100 * time.Millisecond
 	mostSteps = 25 // bounds of one sample grow up to this
@@ -63,7 +67,7 @@ type Waits struct {
 	limit   int          // of open files, unless there are more pods
 	pods    []waitingPod // ordered by UID
 	next    [2]int       // pod that is read next: among those that ran, and among the others
-	list    [2]int       // pod that is listed next: among those that have tasks, and among the others
+	list    [3]int       // pod that is listed next in each class, see [waitingPod.class]
 	name    []byte       // buffer of a path that ends in a null byte
 	system  *system      // the node's own services
 }
@@ -75,10 +79,11 @@ type waitingPod struct {
 	listed  time.Duration // last listing of its tasks; 0: never
 	soon    bool          // it is listed again after refind: tasks have ended, or were not all looked for
 	more    bool          // it has tasks that are not sampled
+	turned  bool          // in the last listing, the last one of these had its turn
 	process int           // the listing goes on with this process of it
 	offset  int64         // and at this position in the process's tasks
-	stirs   bool          // it ran, or waited, in its last sample
-	turn    [2]int        // task that is read next: among those that ran when they were read last, and among the others
+	stirred time.Duration // last sample in which it ran, or waited; 0: never
+	turn    [2]int        // task that is read next: among those that stir, and among the others
 }
 
 // waitingTask is a sampled task.
@@ -88,7 +93,7 @@ type waitingTask struct {
 	last Schedstat
 	read time.Duration // its last read
 	idle bool          // it did not run since the last listing
-	rest bool          // it did not run between its last two reads
+	ran  time.Duration // last read which showed that it ran; 0: never
 }
 
 // NewWaits returns a sampler of the pods of one kubelet. proc is the mount point of the host's procfs.
@@ -134,8 +139,9 @@ func (w *Waits) Sample(marks []model.WaitMark) error {
 	left := w.read(now, true, each, steps*tasksRunning)
 	w.read(now, false, each, left+steps*tasksAsleep)
 	// After they were read: a task that did not run may lose its place.
-	w.listSome(now, false, steps*unitsOfStep)
-	w.listSome(now, true, steps*unitsOfStep)
+	for class, units := range [...]int{unseen: unitsOfStep, changed: unitsOfStep, settled: unitsOfTurns} {
+		w.listSome(now, class, steps*units)
+	}
 	return err
 }
 
@@ -159,7 +165,7 @@ func (w *Waits) each(steps int) int {
 	if steps == mostSteps {
 		return tasksOfPod
 	}
-	return min(max(tasksRunning*int(latest/step)/max(len(w.pods), 1), tasksLeast), tasksOfPod)
+	return min(max(tasksRunning*int(turnWithin/step)/max(len(w.pods), 1), tasksLeast), tasksOfPod)
 }
 
 // share returns how many tasks of each pod are sampled. Each pod has one, though it be beyond the limit.
@@ -211,18 +217,32 @@ func (w *Waits) follow(marks []model.WaitMark) {
 	}
 }
 
-// listSome lists the tasks of some pods: in turns, those whose turn it is among the pods that have a sampled task, or
-// among the others. So pods whose tasks end all the time delay neither these nor those.
-func (w *Waits) listSome(now time.Duration, seen bool, units int) {
-	next := &w.list[0]
-	if !seen {
-		next = &w.list[1]
+// Classes of pods. The listings of one class do not delay those of another, such as those of pods whose tasks end all
+// the time.
+const (
+	unseen  = iota // none of its tasks is sampled
+	changed        // it is listed again soon
+	settled
+)
+
+func (p *waitingPod) class() int {
+	switch {
+	case len(p.tasks) == 0:
+		return unseen
+	case p.soon:
+		return changed
 	}
+	return settled
+}
+
+// listSome lists the tasks of some pods of a class, in turns.
+func (w *Waits) listSome(now time.Duration, class, units int) {
+	next := &w.list[class]
 	first := *next
 	for n := range w.pods {
 		i := (first + n) % len(w.pods)
 		p := &w.pods[i]
-		if len(p.tasks) > 0 != seen || p.listed == now || !w.due(p, now) {
+		if p.class() != class || p.listed == now || !w.due(p, now) {
 			continue
 		}
 		if units <= 0 {
@@ -236,7 +256,14 @@ func (w *Waits) listSome(now time.Duration, seen bool, units int) {
 // due reports whether the tasks of a pod must be listed.
 func (w *Waits) due(p *waitingPod, now time.Duration) bool {
 	since := now - p.listed
-	if p.listed == 0 || since < 0 || since >= relist || p.soon && since >= refind {
+	most := relist
+	switch {
+	case p.soon:
+		most = refind
+	case p.more && p.turned && stirs(p.stirred, now):
+		most = relistAll
+	}
+	if p.listed == 0 || since < 0 || since >= most {
 		return true
 	}
 	_, grew := w.find.of(p.sum.UID)
@@ -271,10 +298,12 @@ func (w *Waits) listPod(p *waitingPod, now time.Duration) (units int) {
 	if p.soon = had == 0 && whole > 0; p.soon {
 		share, most = min(share, tasksAtFirst), 1
 	}
+	p.turned = false
 	before, listed, ended := len(p.tasks), 0, true
 	for ; listed < most && ended; listed++ {
 		if ended = w.listProcess(p, int(pids[p.process]), share, &entries); ended {
 			p.process, p.offset = (p.process+1)%len(pids), 0
+			p.turned = p.turned || p.process == 0
 		}
 	}
 	p.more = !p.soon && !(ended && listed == whole)
@@ -367,7 +396,7 @@ func (w *Waits) read(now time.Duration, stirring bool, each, most int) (left int
 	for n := range w.pods {
 		i := (first + n) % len(w.pods)
 		p := &w.pods[i]
-		if p.stirs != stirring || p.sum.At == now || len(p.tasks) == 0 {
+		if stirs(p.stirred, now) != stirring || p.sum.At == now || len(p.tasks) == 0 {
 			continue
 		}
 		if left <= 0 && now-p.sum.At < latest {
@@ -382,15 +411,18 @@ func (w *Waits) read(now time.Duration, stirring bool, each, most int) (left int
 	return max(left, 0)
 }
 
-// readPod reads so many of the sampled tasks of a pod at most, in turns: those that ran when they were read last, but a
-// third of the others, which may have begun to run. What a task did counts whole when it is read.
+// stirs reports whether a pod or a task counts as one that runs, given when it was last seen to run.
+func stirs(last, now time.Duration) bool { return last != 0 && now-last < stirsFor }
+
+// readPod reads so many of the sampled tasks of a pod at most, in turns: those that stir, but for a third, and others,
+// which may have begun to run. What a task did counts whole when it is read.
 func (w *Waits) readPod(p *waitingPod, now time.Duration, most int) {
 	var ran, waited time.Duration
 	var times int64
 	ended := false
 	rest := 0
 	for i := range p.tasks {
-		if p.tasks[i].rest {
+		if !stirs(p.tasks[i].ran, now) {
 			rest++
 		}
 	}
@@ -404,7 +436,7 @@ func (w *Waits) readPod(p *waitingPod, now time.Duration, most int) {
 			if left == 0 {
 				break
 			}
-			if t.rest != (turn == 1) || t.read == now {
+			if stirs(t.ran, now) != (turn == 0) || t.read == now {
 				continue
 			}
 			left--
@@ -417,7 +449,9 @@ func (w *Waits) readPod(p *waitingPod, now time.Duration, most int) {
 				continue
 			}
 			since := s.Since(t.last)
-			t.last, t.rest = s, since == Schedstat{}
+			if t.last = s; since != (Schedstat{}) {
+				t.ran = now
+			}
 			if since.Ran < 0 || since.Waited < 0 {
 				continue
 			}
@@ -434,5 +468,7 @@ func (w *Waits) readPod(p *waitingPod, now time.Duration, most int) {
 		p.sum.At, p.sum.Ran, p.sum.Waited = now, p.sum.Ran+ran, p.sum.Waited+waited
 		p.sum.Times += times
 	}
-	p.stirs = ran+waited >= stir
+	if ran+waited >= stir {
+		p.stirred = now
+	}
 }
