@@ -20,7 +20,7 @@ import (
 // virtual machine). Bounds of one sample hold for samples that are 100 ms apart, see [Waits.steps].
 const (
 	tasksOfPod   = 16               // sampled of one pod; fewer if a node has more than mostOpen/tasksOfPod pods
-	tasksRunning = 48               // read in one sample, of pods that ran since their last one
+	tasksRunning = 48               // read in one sample, of pods that stir
 	tasksAsleep  = 16               // read in one sample, of all other pods
 	tasksLeast   = 3                // read of one pod in one sample, if it has as many
 	turnWithin   = time.Second / 2  // for all pods, as far as tasksLeast allows
@@ -39,7 +39,7 @@ const (
 	entriesOfListing   = 256
 	entriesOfUnit      = 8  // listed in the time of one file that is opened
 	unitsOfStep        = 16 // for pods of which no task is sampled; as many again for those that are listed soon
-	unitsOfTurns       = 8  // for all others
+	unitsOfTurns       = 4  // for all others
 	tasksAtFirst       = 2  // of a pod, so that no other one waits for long until it is seen at all
 
 	step      = 100 * time.Millisecond
@@ -50,9 +50,9 @@ const (
 // keeps the files open. Of a pod with more than 16 tasks it prefers those that run. Pods share the files that may be
 // open, so on a node with 250 pods it samples eight tasks of each.
 //
-// A sample reads 64 tasks of pods that ran since their last sample, and 16 of others, in turns, and all pods that were
-// not read for a second. So however many there are, a pod is read each second, or in each sample if samples are further
-// apart.
+// A sample reads 48 tasks of pods that ran lately, and 16 of others, in turns, and all pods that were not read for a
+// second. So however many there are, a pod is read each second, or in each sample if samples are further apart. On a node
+// with many pods, a sample reads only some tasks of a pod, three at least, and those that ran lately first.
 //
 // Whatever the processes of one pod do, others are sampled as ever: all work of a sample is bounded, and pods take
 // turns in it. It is not safe for concurrent use.
@@ -91,8 +91,8 @@ type waitingTask struct {
 	tid  int
 	fd   int
 	last Schedstat
-	read time.Duration // its last read
-	idle bool          // it did not run since the last listing
+	idle bool          // it was not seen to run since the last listing
+	read time.Duration // its last read since then; 0: it was not read
 	ran  time.Duration // last read which showed that it ran; 0: never
 }
 
@@ -159,8 +159,8 @@ func (w *Waits) lacks(now time.Duration) bool {
 	})
 }
 
-// each returns how many tasks of one pod a sample reads: all of them if the bounds allow to read those of all pods in a
-// second. If samples are far apart, because batch is quiet, all are read, so that baselines are learned from all.
+// each returns how many tasks of one pod a sample reads: as many as the bounds allow if all pods have their turn within
+// half a second. If samples are far apart, because batch is quiet, all are read, so that baselines are learned from all.
 func (w *Waits) each(steps int) int {
 	if steps == mostSteps {
 		return tasksOfPod
@@ -276,7 +276,7 @@ func (w *Waits) listPod(p *waitingPod, now time.Duration) (units int) {
 	pids, _ := w.find.of(p.sum.UID)
 	had := len(p.tasks)
 	p.tasks = slices.DeleteFunc(p.tasks, func(t waitingTask) bool {
-		if p.more && t.idle {
+		if p.more && t.idle && t.read != 0 {
 			w.closeTask(&t)
 			return true
 		}
@@ -308,7 +308,7 @@ func (w *Waits) listPod(p *waitingPod, now time.Duration) (units int) {
 	}
 	p.more = !p.soon && !(ended && listed == whole)
 	for i := range p.tasks {
-		p.tasks[i].idle = true
+		p.tasks[i].idle, p.tasks[i].read = true, 0
 	}
 	p.listed = now
 	if len(p.tasks) > 0 && (p.sum.At == 0 || had == 0 && w.only) {
@@ -414,8 +414,8 @@ func (w *Waits) read(now time.Duration, stirring bool, each, most int) (left int
 // stirs reports whether a pod or a task counts as one that runs, given when it was last seen to run.
 func stirs(last, now time.Duration) bool { return last != 0 && now-last < stirsFor }
 
-// readPod reads so many of the sampled tasks of a pod at most, in turns: those that stir, but for a third, and others,
-// which may have begun to run. What a task did counts whole when it is read.
+// readPod reads so many of the sampled tasks of a pod at most, in turns: those that stir, and for a third of the reads or
+// what is left of them others, which may have begun to run. What a task did counts whole when it is read.
 func (w *Waits) readPod(p *waitingPod, now time.Duration, most int) {
 	var ran, waited time.Duration
 	var times int64
