@@ -20,22 +20,27 @@ import (
 // virtual machine). Bounds of one sample hold for samples that are 100 ms apart, see [Waits.steps].
 const (
 	tasksOfPod   = 16               // sampled of one pod; fewer if a node has more than mostOpen/tasksOfPod pods
-	tasksRunning = 64               // read in one sample, of pods that ran since their last one
+	tasksRunning = 48               // read in one sample, of pods that stir
 	tasksAsleep  = 16               // read in one sample, of all other pods
+	tasksLeast   = 3                // read of one pod in one sample, if it has as many
+	turnWithin   = time.Second / 2  // for all pods, as far as tasksLeast allows
 	latest       = time.Second      // since its last sample, after which a pod is read beyond these bounds
 	mostOpen     = 2048             // files kept open, unless a quarter of RLIMIT_NOFILE is less
 	relist       = 5 * time.Second  // processes, and the tasks of a pod, are listed again after this time
+	relistAll    = 20 * time.Second // or after this time, if tasks of it run, and all others had a turn
 	refind       = time.Second      // or after this time, while a pod has no task or lost one
 	missed       = time.Minute      // for which processes of a pod that has none any more are searched for
 	stir         = time.Millisecond // a pod that ran or waited for less in a sample is asleep
+	stirsFor     = 2 * time.Second  // for which a pod or a task that ran counts as one that runs
 
 	// A listing of the tasks of one pod goes on where the one before ended. Its bounds, and those of all listings of one
 	// sample, in directories that are listed and files that are opened, which take 8 µs each.
 	processesOfListing = 16
 	entriesOfListing   = 256
-	entriesOfUnit      = 8 // listed in the time of one file that is opened
-	unitsOfStep        = 16
-	tasksAtFirst       = 2 // of a pod, so that no other one waits for long until it is seen at all
+	entriesOfUnit      = 8  // listed in the time of one file that is opened
+	unitsOfStep        = 16 // for pods of which no task is sampled; as many again for those that are listed soon
+	unitsOfTurns       = 4  // for all others
+	tasksAtFirst       = 2  // of a pod, so that no other one waits for long until it is seen at all
 
 	step      = 100 * time.Millisecond
 	mostSteps = 25 // bounds of one sample grow up to this
@@ -45,9 +50,9 @@ const (
 // keeps the files open. Of a pod with more than 16 tasks it prefers those that run. Pods share the files that may be
 // open, so on a node with 250 pods it samples eight tasks of each.
 //
-// A sample reads 64 tasks of pods that ran since their last sample, and 16 of others, in turns, and all pods that were
-// not read for a second. So however many there are, a pod is read each second, or in each sample if samples are further
-// apart.
+// A sample reads 48 tasks of pods that ran lately, and 16 of others, in turns, and all pods that were not read for a
+// second. So however many there are, a pod is read each second, or in each sample if samples are further apart. On a node
+// with many pods, a sample reads only some tasks of a pod, three at least, and those that ran lately first.
 //
 // Whatever the processes of one pod do, others are sampled as ever: all work of a sample is bounded, and pods take
 // turns in it. It is not safe for concurrent use.
@@ -62,7 +67,7 @@ type Waits struct {
 	limit   int          // of open files, unless there are more pods
 	pods    []waitingPod // ordered by UID
 	next    [2]int       // pod that is read next: among those that ran, and among the others
-	list    [2]int       // pod that is listed next: among those that have tasks, and among the others
+	list    [3]int       // pod that is listed next in each class, see [waitingPod.class]
 	name    []byte       // buffer of a path that ends in a null byte
 	system  *system      // the node's own services
 }
@@ -74,9 +79,11 @@ type waitingPod struct {
 	listed  time.Duration // last listing of its tasks; 0: never
 	soon    bool          // it is listed again after refind: tasks have ended, or were not all looked for
 	more    bool          // it has tasks that are not sampled
+	turned  bool          // in the last listing, the last one of these had its turn
 	process int           // the listing goes on with this process of it
 	offset  int64         // and at this position in the process's tasks
-	stirs   bool          // it ran, or waited, in its last sample
+	stirred time.Duration // last sample in which it ran, or waited; 0: never
+	turn    [2]int        // task that is read next: among those that stir, and among the others
 }
 
 // waitingTask is a sampled task.
@@ -84,7 +91,9 @@ type waitingTask struct {
 	tid  int
 	fd   int
 	last Schedstat
-	idle bool // it did not run since the last listing
+	idle bool          // it was not seen to run since the last listing
+	read time.Duration // its last read since then; 0: it was not read
+	ran  time.Duration // last read which showed that it ran; 0: never
 }
 
 // NewWaits returns a sampler of the pods of one kubelet. proc is the mount point of the host's procfs.
@@ -126,11 +135,13 @@ func (w *Waits) Sample(marks []model.WaitMark) error {
 			w.found = now
 		}
 	}
-	left := w.read(now, true, steps*tasksRunning)
-	w.read(now, false, left+steps*tasksAsleep)
+	each := w.each(steps)
+	left := w.read(now, true, each, steps*tasksRunning)
+	w.read(now, false, each, left+steps*tasksAsleep)
 	// After they were read: a task that did not run may lose its place.
-	w.listSome(now, false, steps*unitsOfStep)
-	w.listSome(now, true, steps*unitsOfStep)
+	for class, units := range [...]int{unseen: unitsOfStep, changed: unitsOfStep, settled: unitsOfTurns} {
+		w.listSome(now, class, steps*units)
+	}
 	return err
 }
 
@@ -146,6 +157,15 @@ func (w *Waits) lacks(now time.Duration) bool {
 	return slices.ContainsFunc(w.pods, func(p waitingPod) bool {
 		return len(p.tasks) == 0 && (p.sum.At == 0 || now-p.sum.At < missed)
 	})
+}
+
+// each returns how many tasks of one pod a sample reads: as many as the bounds allow if all pods have their turn within
+// half a second. If samples are far apart, because batch is quiet, all are read, so that baselines are learned from all.
+func (w *Waits) each(steps int) int {
+	if steps == mostSteps {
+		return tasksOfPod
+	}
+	return min(max(tasksRunning*int(turnWithin/step)/max(len(w.pods), 1), tasksLeast), tasksOfPod)
 }
 
 // share returns how many tasks of each pod are sampled. Each pod has one, though it be beyond the limit.
@@ -197,18 +217,32 @@ func (w *Waits) follow(marks []model.WaitMark) {
 	}
 }
 
-// listSome lists the tasks of some pods: in turns, those whose turn it is among the pods that have a sampled task, or
-// among the others. So pods whose tasks end all the time delay neither these nor those.
-func (w *Waits) listSome(now time.Duration, seen bool, units int) {
-	next := &w.list[0]
-	if !seen {
-		next = &w.list[1]
+// Classes of pods. The listings of one class do not delay those of another, such as those of pods whose tasks end all
+// the time.
+const (
+	unseen  = iota // none of its tasks is sampled
+	changed        // it is listed again soon
+	settled
+)
+
+func (p *waitingPod) class() int {
+	switch {
+	case len(p.tasks) == 0:
+		return unseen
+	case p.soon:
+		return changed
 	}
+	return settled
+}
+
+// listSome lists the tasks of some pods of a class, in turns.
+func (w *Waits) listSome(now time.Duration, class, units int) {
+	next := &w.list[class]
 	first := *next
 	for n := range w.pods {
 		i := (first + n) % len(w.pods)
 		p := &w.pods[i]
-		if len(p.tasks) > 0 != seen || p.listed == now || !w.due(p, now) {
+		if p.class() != class || p.listed == now || !w.due(p, now) {
 			continue
 		}
 		if units <= 0 {
@@ -222,7 +256,14 @@ func (w *Waits) listSome(now time.Duration, seen bool, units int) {
 // due reports whether the tasks of a pod must be listed.
 func (w *Waits) due(p *waitingPod, now time.Duration) bool {
 	since := now - p.listed
-	if p.listed == 0 || since < 0 || since >= relist || p.soon && since >= refind {
+	most := relist
+	switch {
+	case p.soon:
+		most = refind
+	case p.more && p.turned && stirs(p.stirred, now):
+		most = relistAll
+	}
+	if p.listed == 0 || since < 0 || since >= most {
 		return true
 	}
 	_, grew := w.find.of(p.sum.UID)
@@ -235,7 +276,7 @@ func (w *Waits) listPod(p *waitingPod, now time.Duration) (units int) {
 	pids, _ := w.find.of(p.sum.UID)
 	had := len(p.tasks)
 	p.tasks = slices.DeleteFunc(p.tasks, func(t waitingTask) bool {
-		if p.more && t.idle {
+		if p.more && t.idle && t.read != 0 {
 			w.closeTask(&t)
 			return true
 		}
@@ -257,15 +298,17 @@ func (w *Waits) listPod(p *waitingPod, now time.Duration) (units int) {
 	if p.soon = had == 0 && whole > 0; p.soon {
 		share, most = min(share, tasksAtFirst), 1
 	}
+	p.turned = false
 	before, listed, ended := len(p.tasks), 0, true
 	for ; listed < most && ended; listed++ {
 		if ended = w.listProcess(p, int(pids[p.process]), share, &entries); ended {
 			p.process, p.offset = (p.process+1)%len(pids), 0
+			p.turned = p.turned || p.process == 0
 		}
 	}
 	p.more = !p.soon && !(ended && listed == whole)
 	for i := range p.tasks {
-		p.tasks[i].idle = true
+		p.tasks[i].idle, p.tasks[i].read = true, 0
 	}
 	p.listed = now
 	if len(p.tasks) > 0 && (p.sum.At == 0 || had == 0 && w.only) {
@@ -343,7 +386,7 @@ func (w *Waits) readTask(fd int) (Schedstat, bool) {
 
 // read reads the tasks of the pods whose turn it is, among those that stir or the others, and returns how many tasks
 // more could have been read.
-func (w *Waits) read(now time.Duration, stirring bool, most int) (left int) {
+func (w *Waits) read(now time.Duration, stirring bool, each, most int) (left int) {
 	next := &w.next[0]
 	if !stirring {
 		next = &w.next[1]
@@ -353,7 +396,7 @@ func (w *Waits) read(now time.Duration, stirring bool, most int) (left int) {
 	for n := range w.pods {
 		i := (first + n) % len(w.pods)
 		p := &w.pods[i]
-		if p.stirs != stirring || p.sum.At == now || len(p.tasks) == 0 {
+		if stirs(p.stirred, now) != stirring || p.sum.At == now || len(p.tasks) == 0 {
 			continue
 		}
 		if left <= 0 && now-p.sum.At < latest {
@@ -362,31 +405,60 @@ func (w *Waits) read(now time.Duration, stirring bool, most int) (left int) {
 			}
 			continue
 		}
-		left -= len(p.tasks)
-		w.readPod(p, now)
+		left -= min(len(p.tasks), each)
+		w.readPod(p, now, each)
 	}
 	return max(left, 0)
 }
 
-// readPod reads all sampled tasks of a pod.
-func (w *Waits) readPod(p *waitingPod, now time.Duration) {
+// stirs reports whether a pod or a task counts as one that runs, given when it was last seen to run.
+func stirs(last, now time.Duration) bool { return last != 0 && now-last < stirsFor }
+
+// readPod reads so many of the sampled tasks of a pod at most, in turns: those that stir, and for a third of the reads or
+// what is left of them others, which may have begun to run. What a task did counts whole when it is read.
+func (w *Waits) readPod(p *waitingPod, now time.Duration, most int) {
 	var ran, waited time.Duration
 	var times int64
 	ended := false
+	rest := 0
 	for i := range p.tasks {
-		t := &p.tasks[i]
-		s, ok := w.readTask(t.fd)
-		if !ok {
-			w.closeTask(t)
-			t.fd, ended = -1, true
-			continue
+		if !stirs(p.tasks[i].ran, now) {
+			rest++
 		}
-		since := s.Since(t.last)
-		if t.last = s; since.Ran < 0 || since.Waited < 0 {
-			continue
+	}
+	awake := len(p.tasks) - rest
+	rest = min(rest, max(most-awake, most/3))
+	for turn, left := range [2]int{min(awake, most-rest), rest} {
+		first := p.turn[turn]
+		for n := range p.tasks {
+			i := (first + n) % len(p.tasks)
+			t := &p.tasks[i]
+			if left == 0 {
+				break
+			}
+			if stirs(t.ran, now) != (turn == 0) || t.read == now {
+				continue
+			}
+			left--
+			p.turn[turn] = i + 1
+			t.read = now
+			s, ok := w.readTask(t.fd)
+			if !ok {
+				w.closeTask(t)
+				t.fd, ended = -1, true
+				continue
+			}
+			since := s.Since(t.last)
+			if t.last = s; since != (Schedstat{}) {
+				t.ran = now
+			}
+			if since.Ran < 0 || since.Waited < 0 {
+				continue
+			}
+			t.idle = t.idle && since.Ran == 0
+			ran, waited = ran+since.Ran, waited+min(since.Waited, math.MaxInt64/2)
+			times += max(since.Times, 0)
 		}
-		t.idle = t.idle && since.Ran == 0
-		ran, waited, times = ran+since.Ran, waited+min(since.Waited, math.MaxInt64/2), times+max(since.Times, 0)
 	}
 	if ended {
 		p.tasks = slices.DeleteFunc(p.tasks, func(t waitingTask) bool { return t.fd < 0 })
@@ -396,5 +468,7 @@ func (w *Waits) readPod(p *waitingPod, now time.Duration) {
 		p.sum.At, p.sum.Ran, p.sum.Waited = now, p.sum.Ran+ran, p.sum.Waited+waited
 		p.sum.Times += times
 	}
-	p.stirs = ran+waited >= stir
+	if ran+waited >= stir {
+		p.stirred = now
+	}
 }

@@ -87,6 +87,115 @@ func TestWaitsBusyPods(t *testing.T) {
 	}
 }
 
+// TestWaitsInPart checks a node with many pods of many tasks, of which few run: a sample reads few tasks of a pod, those
+// that run in each of its samples, and the others in turns, so that one that begins to run is seen soon.
+func TestWaitsInPart(t *testing.T) {
+	const pods = 60
+	var uids []string
+	for i := range pods {
+		uids = append(uids, fmt.Sprintf("pod-%03d", i))
+	}
+	w := newWaits(t, uids...)
+	for i, uid := range uids {
+		for task := range tasksOfPod {
+			w.runs(uid, 1000+i, 100*(1000+i)+task, 1, 1)
+		}
+	}
+	for range 150 {
+		w.sample(tenth, uids[0])
+	}
+	pod, life := &w.w.pods[7], [2]int64{1, 1}
+	ran := func(task int, milli int64) {
+		life[task] += milli
+		w.runs(uids[7], 1007, 100*1007+14*task, life[task], 1)
+	}
+	most, oldest := 0, time.Duration(0)
+	begun, seen := 0, 0
+	for n := range 150 {
+		ran(0, 10)
+		if n == 60 {
+			ran(1, 1000)
+			begun = n
+		}
+		sum, _, _ := w.sample(tenth, uids[7])
+		reads := 0
+		for i := range w.w.pods {
+			for _, task := range w.w.pods[i].tasks {
+				if task.read == w.boot {
+					reads++
+				}
+			}
+		}
+		most = max(most, reads)
+		if n >= 30 {
+			oldest = max(oldest, w.boot-pod.sum.At)
+		}
+		if begun > 0 && seen == 0 && sum > 1000+10*50 {
+			seen = n
+		}
+	}
+	if bound := tasksRunning + 2*tasksAsleep; most > bound {
+		t.Errorf("a sample read %d tasks, want %d", most, bound)
+	}
+	if oldest != 0 {
+		t.Errorf("the pod that runs was read %s ago", oldest)
+	}
+	if sum, _, _ := w.sample(tenth, uids[7]); sum < 10*150+1000-30 {
+		t.Errorf("its tasks ran for %d ms", sum)
+	}
+	if most := begun + 5; seen == 0 || seen > most {
+		t.Errorf("a task that began to run in sample %d was seen in sample %d, want %d", begun, seen, most)
+	}
+}
+
+// TestWaitsSettled checks that the tasks of a pod are listed less often while one of them runs and all had their turn,
+// and that a task which was not read keeps its place.
+func TestWaitsSettled(t *testing.T) {
+	w := newWaits(t, "web")
+	for task := range tasksOfPod + 2 {
+		w.runs("web", 100, 1000+task, 1, 1)
+	}
+	p := &w.w.pods
+	listings := func(samples int, runs bool) (n int) {
+		life := int64(1)
+		for range samples {
+			if runs {
+				life += 10
+				w.runs("web", 100, (*p)[0].tasks[0].tid, life, 1)
+			}
+			var before time.Duration
+			if len(*p) > 0 {
+				before = (*p)[0].listed
+			}
+			if w.sample(tenth, "web"); (*p)[0].listed != before {
+				n++
+			}
+		}
+		return n
+	}
+	listings(200, false)
+	if n := listings(400, false); n != 8 {
+		t.Errorf("while no task runs, %d listings in 40 s, want 8", n)
+	}
+	listings(200, true)
+	if n := listings(400, true); n < 2 || n > 4 {
+		t.Errorf("while a task runs, %d listings in 40 s, want 2 to 4", n)
+	}
+	tids := func() (all []int) {
+		for _, task := range (*p)[0].tasks {
+			all = append(all, task.tid)
+		}
+		return all
+	}
+	w.boot += time.Minute
+	w.w.listPod(&(*p)[0], w.boot)
+	before := tids()
+	w.w.listPod(&(*p)[0], w.boot)
+	if after := tids(); !slices.Equal(before, after) {
+		t.Errorf("tasks that were not read lost their places: %v, before %v", after, before)
+	}
+}
+
 // TestWaitsMorePods checks that pods that begin get files of those that have many.
 func TestWaitsMorePods(t *testing.T) {
 	w := newWaits(t, "a", "b", "c", "d")
@@ -186,7 +295,7 @@ func TestWaitsTurns(t *testing.T) {
 			}
 			life++
 			w.runs("web", pid(busy), 10000+busy, life, 1)
-			w.w.readPod(p, w.boot)
+			w.w.readPod(p, w.boot, tasksOfPod)
 		}
 		if len(seen) != tasks {
 			t.Errorf("threads %v: %d of %d tasks had their turn", threads, len(seen), tasks)

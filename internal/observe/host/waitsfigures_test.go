@@ -117,6 +117,69 @@ func TestWaitsFigures(t *testing.T) {
 	}
 }
 
+// TestSystemFigures measures what sampling the node's own services costs with all files that may be open. Kubelets and
+// container runtimes are real for the sampler. The other two groups have tasks of theirs, because nobody can begin
+// kernel threads or units here; filling their places is not measured.
+func TestSystemFigures(t *testing.T) {
+	const (
+		settles = 30
+		lasts   = 60
+	)
+	if os.Getuid() != 0 {
+		t.Skip("processes of root count")
+	}
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, pids := t.TempDir(), []int{}
+	for name, processes := range map[string]int{"kubelet": 5, "containerd-shim": 20} {
+		program := filepath.Join(dir, name)
+		if err := os.WriteFile(program, self, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for range processes {
+			cmd := exec.Command(program, "-test.run=^TestWaitsThread$", "-test.timeout=0")
+			cmd.Env = append(os.Environ(), busyThreads+"=1", "GOMAXPROCS=2")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+			pids = append(pids, cmd.Process.Pid)
+		}
+	}
+	s := newSystem(liveLayout, DefaultProc)
+	t.Cleanup(s.close)
+	marks := []model.WaitMark{{PodWait: model.PodWait{UID: model.SystemKernel}}}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var costs []time.Duration
+	var used time.Duration
+	for second := range settles + lasts {
+		for _, group := range []int{kernelGroup, servicesGroup} {
+			for _, pid := range pids {
+				s.listTasks(&s.groups[group], pid) // fills the places, at no cost
+			}
+		}
+		before := threadTime(t)
+		s.sample(marks, SinceBoot())
+		if cost := threadTime(t) - before; second >= settles {
+			costs, used = append(costs, cost), used+cost
+		}
+		time.Sleep(time.Second)
+	}
+	files := 0
+	for i := range s.groups {
+		files += len(s.groups[i].tasks)
+	}
+	slices.Sort(costs)
+	t.Logf("%d files open: sampling costs %.2f mCPU, a sample %s at the median, %s at most", files,
+		float64(used)/float64(lasts*time.Second)*1000, costs[len(costs)/2], costs[len(costs)-1])
+	if want := len(s.groups) * systemTasks; files != want {
+		t.Errorf("%d files are open, want %d", files, want)
+	}
+}
+
 // threadTime returns the CPU time of this thread.
 func threadTime(t *testing.T) time.Duration {
 	var now unix.Timespec
