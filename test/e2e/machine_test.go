@@ -54,7 +54,7 @@ func (here) restart(component string) error {
 }
 
 func (h here) ctr(args ...string) (string, error) {
-	return h.run(append([]string{filepath.Join(built, "bed/bin/ctr"), "-n", "k8s.io"}, args...)...)
+	return h.run(append([]string{filepath.Join(built, "bed/bin/ctr"), "--connect-timeout", "5m", "-n", "k8s.io"}, args...)...)
 }
 
 func (here) run(args ...string) (string, error) {
@@ -120,7 +120,7 @@ func (g guest) restart(component string) error {
 }
 
 func (g guest) ctr(args ...string) (string, error) {
-	return g.run(append([]string{"ctr", "-n", "k8s.io"}, args...)...)
+	return g.run(append([]string{"ctr", "--connect-timeout", "5m", "-n", "k8s.io"}, args...)...)
 }
 
 func (g guest) restore() (string, error) {
