@@ -87,8 +87,8 @@ func TestWaitsBusyPods(t *testing.T) {
 	}
 }
 
-// TestWaitsInPart checks a node with many pods of many tasks, of which few run: a sample reads few tasks of a pod, those
-// that run in each of its samples, and the others in turns, so that one that begins to run is seen soon.
+// TestWaitsInPart checks a node with many pods of many tasks, of which few run: a sample reads few tasks of a pod:
+// those that run in each of its samples, and the others in turns, so that one that begins to run is seen soon.
 func TestWaitsInPart(t *testing.T) {
 	const pods = 60
 	var uids []string
