@@ -72,14 +72,16 @@ func Silent(err error) bool {
 // These two methods are what all engines have. None can keep new work away without also ending the worker later, except
 // those that are a [Reverser]. None ends at once what a worker runs: a deadline that has passed ends the pod.
 type Drainer interface {
-	// Drain makes a worker take no new work, finish what it has, and end. It returns when the engine has accepted that.
+	// Drain makes a worker take no new work, finish what it has, and end, or wait for its end where the engine can take
+	// the drain back. It returns when the engine has accepted that.
 	// To call it again changes nothing, except that an earlier deadline counts.
 	//
 	// within is the time until whoever calls ends the worker. Engines that know deadlines end their work by themselves by
 	// then.
 	Drain(ctx context.Context, w Worker, within time.Duration) error
 	// Status returns what the engine says about a worker. A worker that does not answer is an error, because it may
-	// still work; one that its coordinator does not list is [Absent].
+	// still work; one that its coordinator does not list is [Absent]. Of servers that keep data, one that has gone by the
+	// account of its coordinator too is [Drained] or [Lost].
 	Status(ctx context.Context, w Worker) (Status, error)
 }
 

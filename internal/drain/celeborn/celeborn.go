@@ -78,8 +78,13 @@ type kept struct {
 	state    string       // at the last look; "": there was none
 	shuffles []string     // at the last look
 	excluded *member      // it is excluded at the master, by this Drainer
+	missed   time.Time    // since when it does not answer and the master does not know it; zero: it does
 	end      drain.Status // how it ended; no state: it has not
 }
+
+// forgotten is for how long a worker that its master does not know may be about to register again. A master that is
+// started again, without other masters, knows no worker for 17 s or more.
+const forgotten = time.Minute
 
 func (d *Drainer) note(w drain.Worker) *note {
 	n, _ := d.notes.LoadOrStore(strings.ToLower(w.Host), &note{})
@@ -111,7 +116,9 @@ func (d *Drainer) Drain(ctx context.Context, w drain.Worker, _ time.Duration) er
 	}
 	if err := d.exit(ctx, w); err != nil {
 		if !excluded {
-			err = errors.Join(err, d.exclude(ctx, m, false))
+			if back := d.exclude(ctx, m, false); back != nil {
+				return errors.Join(err, back) // Status takes it back
+			}
 			n.excluded = nil
 		}
 		return err
@@ -207,7 +214,7 @@ func (d *Drainer) Status(ctx context.Context, w drain.Worker) (drain.Status, err
 	default:
 		return drain.Status{}, fmt.Errorf("worker %s of Celeborn is in state %q, which is not known here", w.Host, own.State)
 	}
-	n.end, n.state, n.shuffles = drain.Status{}, own.State, own.shuffles
+	n.end, n.missed, n.state, n.shuffles = drain.Status{}, time.Time{}, own.State, own.shuffles
 	n.drained = s.State == drain.Drained
 	n.asked = n.drained || s.State == drain.Draining
 	if n.excluded != nil && (own.Shut || own.State == normal) {
@@ -224,6 +231,12 @@ func (d *Drainer) gone(ctx context.Context, w drain.Worker, n *note, silent erro
 	}
 	m, err := all.find(w)
 	n.asked = n.asked || w.Asked
+	known := m != nil || all.lost(w)
+	if known {
+		n.missed = time.Time{}
+	} else if n.missed.IsZero() {
+		n.missed = time.Now()
+	}
 	drained := drain.Status{State: drain.Drained, Text: "it has ended"}
 	switch {
 	case err != nil:
@@ -241,8 +254,11 @@ func (d *Drainer) gone(ctx context.Context, w drain.Worker, n *note, silent erro
 		return n.end, nil
 	case n.state == inGraceful: // it is to start again with what it has
 		return drain.Status{State: drain.Absent, Work: len(n.shuffles), Text: "it left to start again"}, nil
-	case !n.asked && !all.lost(w): // it has not registered, or left long ago
+	case !known && !n.asked: // it has not registered, or left long ago
 		return drain.Status{State: drain.Absent, Work: drain.UnknownWork}, nil
+	case !known && time.Since(n.missed) < forgotten:
+		return drain.Status{State: drain.Draining, Work: drain.UnknownWork,
+			Text: "it does not answer, and the master does not list it"}, nil
 	case !n.asked:
 		n.end = drain.Status{State: drain.Lost, Work: drain.UnknownWork, Text: "it ended, and had not been asked to"}
 	default:

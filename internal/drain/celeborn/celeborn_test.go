@@ -106,10 +106,10 @@ func TestEmpty(t *testing.T) {
 	f.beat(1) // it ends at once, before the master heard of its drain
 	is(t, d, w, drain.Drained, 0)
 	f.beat(12)
-	f.failsExclude = true
+	f.failsReadmit = true
 	is(t, d, w, drain.Drained, 0)
 	f.called()
-	f.failsExclude = false
+	f.failsReadmit = false
 	is(t, d, w, drain.Drained, 0)
 	f.called("readmit 10.0.0.1") // another one may start on its ports
 	is(t, d, w, drain.Drained, 0)
@@ -125,6 +125,14 @@ func TestExclusion(t *testing.T) {
 		t.Errorf("an exit that fails: %v", err)
 	}
 	f.called("exclude 10.0.0.1", "exit 10.0.0.1", "readmit 10.0.0.1")
+	f.failsReadmit = true
+	if err := d.Drain(t.Context(), w, 0); !drain.IsStatus(err, http.StatusServiceUnavailable) {
+		t.Errorf("an exit that fails: %v", err)
+	}
+	f.called("exclude 10.0.0.1", "exit 10.0.0.1")
+	f.failsReadmit = false
+	is(t, d, w, drain.Active, 1)
+	f.called("readmit 10.0.0.1")
 	f.failsExit, f.excluded = false, []string{"10.0.0.1"}
 	is(t, d, w, drain.Active, 1) // it serves what it has
 	ask(t, d, w)
@@ -188,13 +196,24 @@ func TestReversible(t *testing.T) {
 	}
 }
 
-// TestMasterForgets checks that an event that a master lost in a restart counts as no drain, so that it is sent again.
+// TestMasterForgets checks that an event that a master lost in a restart counts as no drain, so that it is sent again,
+// and that a worker that such a master does not know yet is not taken for one that has ended.
 func TestMasterForgets(t *testing.T) {
 	f, d := reversible(t)
 	_, w := f.add("10.0.0.1", "app-1-0")
 	ask(t, d, w)
 	clear(f.events)
 	is(t, d, w, drain.Active, 1)
+	ask(t, d, w)
+	f.beat(3)
+	is(t, d, w, drain.Draining, 1)
+	f.drop()
+	f.workers[0].end()
+	f.workers = nil
+	is(t, d, w, drain.Draining, unknown) // it may be the network
+	n := d.note(w)
+	n.missed = n.missed.Add(-forgotten)
+	is(t, d, w, drain.Drained, 0)
 }
 
 // TestLost checks which workers that have gone count as lost, and that this does not change when their application

@@ -31,7 +31,7 @@ type fake struct {
 	events                  map[string]string
 	calls                   []string // changes that were asked for, in order
 	cut                     bool     // answers end in the middle
-	failsExit, failsExclude bool
+	failsExit, failsReadmit bool
 }
 
 // worker is a worker, and the master's copy of it.
@@ -223,7 +223,7 @@ func (f *fake) master(w http.ResponseWriter, r *http.Request) string {
 		}
 		return answer(f.t, "events", "@EVENTS@", strings.Join(parts, ","))
 	case "POST /api/v1/workers/exclude":
-		if !known(request.Add) || !known(request.Remove) || f.failsExclude {
+		if !known(request.Add) || !known(request.Remove) || f.failsReadmit && len(request.Remove) > 0 {
 			break
 		}
 		for _, i := range request.Add {

@@ -61,8 +61,13 @@ type kept struct {
 	heard   int64        // the coordinator's last heartbeat of it when it was asked: its list knows nothing newer
 	work    int          // applications at the last look
 	ran     []app        // applications of the cluster then
+	missed  time.Time    // since when it does not answer and the coordinator does not know it; zero: it does
 	end     drain.Status // how it ended; no state: it has not
 }
+
+// forgotten is for how long a server that its coordinator does not know may be about to register again. A coordinator
+// that is started again knows no server, until its next heartbeat.
+const forgotten = time.Minute
 
 func (d *Drainer) note(w drain.Worker) *note {
 	n, _ := d.notes.LoadOrStore(w.Host, &note{kept: kept{work: drain.UnknownWork}})
@@ -113,7 +118,7 @@ func (d *Drainer) Undrain(ctx context.Context, w drain.Worker) error {
 }
 
 // Status implements [drain.Drainer]. A server that is excluded or unhealthy counts as active, because it serves what it
-// has.
+// has. One that does not answer is what the coordinator says.
 func (d *Drainer) Status(ctx context.Context, w drain.Worker) (drain.Status, error) {
 	n := d.note(w)
 	n.Lock()
@@ -129,18 +134,29 @@ func (d *Drainer) Status(ctx context.Context, w drain.Worker) (drain.Status, err
 	}
 	switch {
 	case server != nil:
-		n.end = drain.Status{}
+		n.end, n.missed = drain.Status{}, time.Time{}
 		return n.listed(server, load, silent), nil
-	case silent == nil: // the coordinator has just started, or the server has
-		s := drain.Status{State: drain.Absent, Work: load.apps, Text: "the coordinator does not list it"}
-		if n.asked {
-			s.State = drain.Draining
-		}
-		return s, nil
+	case silent == nil:
+		return n.unlisted(load.apps, ""), nil
 	case n.end.State != "":
 		return n.end, nil
+	case w.URL != "" && !drain.Silent(silent): // it answers, whatever it says
+		return n.unlisted(drain.UnknownWork, silent.Error()), nil
 	}
 	return d.ended(ctx, w, n)
+}
+
+// unlisted says where a server is that the coordinator does not list, although it may well work: one of the two has
+// just started.
+func (n *note) unlisted(work int, text string) drain.Status {
+	s := drain.Status{State: drain.Absent, Work: work, Text: "the coordinator does not list it"}
+	if n.asked {
+		s.State = drain.Draining
+	}
+	if text != "" {
+		s.Text += "; " + text
+	}
+	return s
 }
 
 // remember keeps the applications of a server that was asked to drain.
@@ -186,9 +202,12 @@ func (d *Drainer) ended(ctx context.Context, w drain.Worker, n *note) (drain.Sta
 		return drain.Status{}, err
 	}
 	i := slices.IndexFunc(all, func(s server) bool { return s.ID == w.Host })
+	if i < 0 && n.missed.IsZero() {
+		n.missed = time.Now()
+	}
 	switch {
-	case i < 0 && !n.asked: // it has not registered, or left long ago
-		return drain.Status{State: drain.Absent, Work: drain.UnknownWork}, nil
+	case i < 0 && (!n.asked || w.URL == "" || time.Since(n.missed) < forgotten):
+		return n.unlisted(drain.UnknownWork, "it does not answer"), nil
 	case !n.asked:
 		n.end = drain.Status{State: drain.Lost, Work: drain.UnknownWork, Text: "it ended, and had not been asked to"}
 		return n.end, nil

@@ -167,6 +167,16 @@ func TestCoordinatorStarts(t *testing.T) {
 	ask(t, d, w)
 	s.listed = ""
 	is(t, d, w, drain.Draining, 1)
+	s.cut = true
+	is(t, d, w, drain.Draining, unknown)
+	s.end()
+	is(t, d, w, drain.Draining, unknown) // it may be the network
+	n := d.note(w)
+	n.missed = n.missed.Add(-forgotten)
+	is(t, d, w, drain.Drained, 0)
+	w.URL = ""
+	n.end.State = ""
+	is(t, d, w, drain.Draining, unknown) // nobody says anything
 }
 
 // TestRefused checks that an answer with status 200 and code -1 is an error that has its text.
