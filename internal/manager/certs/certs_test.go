@@ -188,8 +188,9 @@ func TestOnlyTrust(t *testing.T) {
 	trust := base64.StdEncoding.EncodeToString(c.trust())
 	want := []any{}
 	for _, name := range []string{"a.waterline.io", "b.waterline.io"} {
+		client := map[string]any{"url": "https://192.0.2.1/", "ofTomorrow": "c", "caBundle": trust}
 		want = append(want, map[string]any{"name": name, "admissionReviewVersions": nil, "sideEffects": nil,
-			"ofTomorrow": "b", "clientConfig": map[string]any{"url": "https://192.0.2.1/", "ofTomorrow": "c", "caBundle": trust}})
+			"ofTomorrow": "b", "clientConfig": client})
 	}
 	object = c.server.objects[at]
 	if d := cmp.Diff(want, object["webhooks"]); d != "" || object["ofTomorrow"] != "a" {

@@ -117,3 +117,15 @@ func TestResizeTogether(t *testing.T) {
 		t.Errorf("the log has %v", m.k.logged)
 	}
 }
+
+// TestPause checks that a pool of many workers rests longer, and never longer than a round may be away.
+func TestPause(t *testing.T) {
+	for workers, want := range map[int]time.Duration{
+		0: 500 * time.Millisecond, 500: 500 * time.Millisecond, 1200: 1200 * time.Millisecond, 2000: 2 * time.Second,
+		10000: 2 * time.Second,
+	} {
+		if got := pauseOf(workers); got != want {
+			t.Errorf("%d workers rest for %s, want %s", workers, got, want)
+		}
+	}
+}

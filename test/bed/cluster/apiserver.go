@@ -58,7 +58,8 @@ func writeAPIServerConfig(p paths, bin string) error {
 		}
 	}
 	users := fmt.Sprintf("apiVersion: v1\nkind: Config\n"+
-		"users: [{name: '*', user: {client-certificate: %s, client-key: %s}}]\n", p.pki("webhooks.crt"), p.pki("webhooks.key"))
+		"users: [{name: '*', user: {client-certificate: %s, client-key: %s}}]\n",
+		p.pki("webhooks.crt"), p.pki("webhooks.key"))
 	err := writeFile(p.in(webhookUsers), users, 0o600)
 	if err == nil {
 		err = writeFile(p.in(admission), strings.ReplaceAll(admissionConfig, "WEBHOOKS", p.in(webhookUsers)), 0o644)

@@ -12,6 +12,9 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
+// unrecognized is the beginning of what Hadoop 3.5.0 says of a node that it does not know.
+const unrecognized = "Resource update get failed on all nodes due to change resource on an unrecognized node: "
+
 // ServeRPC serves updateNodeResource of the administration protocol, until the listener is closed. Each connection has
 // one call, without authentication.
 func (r *RM) ServeRPC(l net.Listener) {
@@ -101,7 +104,7 @@ func (r *RM) update(method, message []byte) error {
 		host := net.JoinHostPort(string(field(id, 1)), strconv.FormatInt(number(id, 2), 10))
 		known := r.nodes[host]
 		if known == nil || known.state == "" {
-			return fmt.Errorf("Resource update get failed on all nodes due to change resource on an unrecognized node: %s", host)
+			return errors.New(unrecognized + host)
 		}
 		total := field(option, 1)
 		all = append(all, change{known, Size{number(total, 1), number(total, 2)}, number(option, 2)})
