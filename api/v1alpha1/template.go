@@ -71,7 +71,18 @@ func TemplateRules() []TemplateRule {
 			TemplateRule{at + "securityContext.privileged", []string{"true"}, "leave it out"},
 			TemplateRule{at + "securityContext.allowPrivilegeEscalation", []string{"true"}, "leave it out"},
 			TemplateRule{at + "securityContext.capabilities.add", nil, "leave it out"},
+			TemplateRule{Field: at + "resources.claims"}, TemplateRule{Field: at + "resizePolicy"},
+			TemplateRule{Field: at + "restartPolicyRules"}, TemplateRule{Field: at + "volumeDevices"},
 			TemplateRule{at + "securityContext.procMount", []string{`"Unmasked"`}, "leave it out"})
+	}
+	for _, at := range []string{"spec.containers[].", "spec.initContainers[]."} {
+		for _, probe := range []string{
+			"livenessProbe", "readinessProbe", "startupProbe", "lifecycle.postStart", "lifecycle.preStop",
+		} {
+			const own = "leave it out: the kubelet asks the pod itself, and nobody else for a tenant"
+			rules = append(rules,
+				TemplateRule{at + probe + ".httpGet.host", nil, own}, TemplateRule{at + probe + ".tcpSocket.host", nil, own})
+		}
 	}
 	for _, at := range []string{"spec.", "spec.containers[].", "spec.initContainers[]."} {
 		at += "securityContext."
@@ -86,16 +97,14 @@ func TemplateRules() []TemplateRule {
 			TemplateRule{at + "windowsOptions", nil, ""})
 	}
 	for _, field := range []string{
-		"ephemeralContainers", "os", "overhead", "resourceClaims", "schedulingGroup", "containers[].resources.claims",
-		"initContainers[].resources.claims", "containers[].resizePolicy", "initContainers[].resizePolicy",
-		"containers[].restartPolicyRules", "initContainers[].restartPolicyRules", "containers[].volumeDevices",
-		"initContainers[].volumeDevices", "volumes[].projected.sources[].clusterTrustBundle",
-		"volumes[].projected.sources[].podCertificate",
+		"ephemeralContainers", "os", "overhead", "resourceClaims", "schedulingGroup",
+		"volumes[].projected.sources[].clusterTrustBundle", "volumes[].projected.sources[].podCertificate",
 	} {
 		rules = append(rules, TemplateRule{Field: "spec." + field})
 	}
 	for _, volume := range []string{
-		"awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "fc", "flexVolume", "flocker",
+		// A CSI driver may get a token of the ServiceAccount.
+		"csi", "awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "fc", "flexVolume", "flocker",
 		"gcePersistentDisk", "gitRepo", "glusterfs", "image", "iscsi", "nfs", "photonPersistentDisk", "portworxVolume",
 		"quobyte", "rbd", "scaleIO", "storageos", "vsphereVolume",
 	} {

@@ -58,7 +58,8 @@ func readWorkers(ctx context.Context, a *apis, p *v1alpha1.WorkerPool) error {
 		name := fmt.Sprintf("%s-report-%d", p.Name, i)
 		err := a.core.Get().Namespace(p.Namespace).Resource("configmaps").Name(name).Do(ctx).Into(&c)
 		if err != nil {
-			return fmt.Errorf("reading ConfigMap %s/%s, which has workers of the pool: %w", p.Namespace, name, err)
+			return fmt.Errorf("reading ConfigMap %s/%s, which has workers of the pool, takes the verb get on configmaps: %w",
+				p.Namespace, name, err)
 		}
 		var workers []v1alpha1.WorkerStatus
 		if err := json.Unmarshal([]byte(c.Data[v1alpha1.PoolReportKey]), &workers); err != nil {

@@ -30,6 +30,7 @@ type keeper struct {
 	status     *v1alpha1.WorkerPoolStatus // with all workers, as it is or will be in the API
 	saved      *v1alpha1.WorkerPoolStatus // the same, as it was written last
 	reports    []string                   // the content of the pool's reports
+	unreported error                      // why they could not be written last; nil: they were
 	written    time.Time                  // when the status was written last
 	engine     *engine                    // nil: there is none, or another is needed
 	crew       *crewEngine                // the same for a pool whose workers have one size

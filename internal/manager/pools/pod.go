@@ -100,6 +100,7 @@ func rowOf(p *corev1.Pod) podRow {
 		}
 		if e := c.State.Terminated; e != nil {
 			r.waits, r.ended = fmt.Sprintf("its process ended with code %d %s", e.ExitCode, e.Reason), e.FinishedAt.Time
+			r.over = r.over || r.crew && e.ExitCode == 0 // it has drained; other containers may still run
 		}
 	}
 	return r

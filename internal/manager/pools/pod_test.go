@@ -97,6 +97,10 @@ func TestRow(t *testing.T) {
 			podRow{waits: "ErrImagePull: none"}},
 		{"starting", `{status: {containerStatuses: [{name: worker, state: {waiting: {reason: ContainerCreating}}}]}}`, podRow{}},
 		{"over", `{status: {phase: Failed}}`, podRow{over: true}},
+		{"drained beside a sidecar", `{spec: {containers: [{name: worker}, {name: logs}]}, status: {phase: Running, ` +
+			`containerStatuses: [{name: worker, state: {terminated: {exitCode: 0, reason: Completed, finishedAt: ` +
+			`"2026-11-25T09:00:00Z"}}}, {name: logs, state: {running: {}}}]}}`, podRow{crew: true, over: true,
+			waits: "its process ended with code 0 Completed", ended: time.Date(2026, 11, 25, 9, 0, 0, 0, time.UTC).Local()}},
 		{"marked", `{metadata: {annotations: {waterline.io/pool-marks: '` + encode(marks) + `'}}}`, podRow{marks: marks}},
 		{"marked by somebody", `{metadata: {annotations: {waterline.io/pool-marks: "{"}}}`, podRow{}},
 		{"guarded", `{metadata: {annotations: {waterline.io/pool-allowance: a}}, spec: {initContainers: [{name: guard}]}}`,

@@ -38,6 +38,7 @@ func (k *keeper) report(ctx context.Context, now time.Time, p *v1alpha1.WorkerPo
 	next := *k.status.DeepCopy()
 	next.ObservedGeneration = p.Generation
 	gone := false
+	t.add(v1alpha1.ConditionStepsFailed, "ApplyFailed", k.unreported)
 	if r != nil {
 		gone = r.summarize(&next)
 		next.Selector, next.Replicas = v1alpha1.LabelPool+"="+p.Name, 0
@@ -69,13 +70,15 @@ func (k *keeper) report(ctx context.Context, now time.Time, p *v1alpha1.WorkerPo
 		since < numbersEvery && same(withoutNumbers) || since < phasesEvery && same(withoutPhases) {
 		return
 	}
-	// The reports first: a status without them is one of a manager that was killed between the two.
-	err := k.writeReports(ctx, p, &next, int(shown.Reports))
-	if err == nil {
-		err = k.writeStatus(ctx, p, shown)
+	// The reports first: a status without them is one of a manager that was killed between the two. One that cannot be
+	// written is a condition of the next status.
+	k.unreported = k.writeReports(ctx, p, &next, int(shown.Reports))
+	err := k.writeStatus(ctx, p, shown)
+	if k.complain(ctx, "the status of a pool could not be written", err); err != nil {
+		return
 	}
-	if k.complain(ctx, "the status of a pool could not be written", err); err == nil {
-		k.written, k.saved = now, next.DeepCopy()
+	if k.written = now; k.unreported == nil {
+		k.saved = next.DeepCopy()
 	}
 }
 

@@ -75,8 +75,8 @@ func TestTemplateFields(t *testing.T) {
 			"runtimeClassName enableServiceLinks topologySpreadConstraints hostUsers",
 		"spec.securityContext": "seLinuxOptions runAsGroup supplementalGroups supplementalGroupsPolicy fsGroup " +
 			"fsGroupChangePolicy seccompProfile appArmorProfile seLinuxChangePolicy",
-		"spec.volumes[]": "hostPath emptyDir secret persistentVolumeClaim downwardAPI configMap projected csi " +
-			"ephemeral",
+		"spec.volumes[]": "hostPath emptyDir secret persistentVolumeClaim downwardAPI configMap " +
+			"projected ephemeral",
 		"spec.volumes[].projected.sources[]": "secret downwardAPI configMap",
 	}
 	for _, list := range []string{"containers", "initContainers"} {

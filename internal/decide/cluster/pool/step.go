@@ -53,7 +53,7 @@ const (
 	NotRegistered              Code = "NotRegistered"              // its NodeManager has not registered
 	TooManyAttempts            Code = "TooManyAttempts"            // its NodeManager failed to register too often
 	HostNameMismatch           Code = "HostNameMismatch"           // its NodeManager registered under another name
-	DuplicateNodeManagers      Code = "DuplicateNodeManagers"      // the ResourceManager shows two NodeManagers on its host
+	DuplicateNodeManagers      Code = "DuplicateNodeManagers"      // two NodeManagers are listed on its host
 	WrongLabel                 Code = "WrongLabel"                 // its NodeManager has not the pool's label
 	MoreSlack                  Code = "MoreSlack"                  // its node has room for more
 	LessSlack                  Code = "LessSlack"                  // its node has room for less
@@ -66,7 +66,7 @@ const (
 	Stopping                   Code = "Stopping"                   // it is to stop
 	Stopped                    Code = "Stopped"                    // it runs nothing any more
 	DeadlineExceeded           Code = "DeadlineExceeded"           // its time is over
-	NodeManagerLost            Code = "NodeManagerLost"            // the ResourceManager does not hear from its NodeManager
+	NodeManagerLost            Code = "NodeManagerLost"            // its NodeManager sends no heartbeats
 	NodeManagerUnhealthy       Code = "NodeManagerUnhealthy"       // its NodeManager says that it is not well
 	ResourceManagerUnreachable Code = "ResourceManagerUnreachable" // the ResourceManager does not answer
 )
