@@ -127,7 +127,7 @@ func (r *round) batchNow() model.Batch {
 	quiet := min(r.cpu.Capacity*quietPart/1000, quietMilli)
 	b := model.Batch{
 		Running: slices.ContainsFunc(r.n.Pods, func(pod *model.Pod) bool { return isRunning(&r.n.Tree, pod) }),
-		AtFloor: r.state.Harm.atFloor(r.now),
+		AtFloor: r.state.Harm.lowFor(r.now, reached),
 	}
 	b.Quiet = !b.Running || r.cpu.Use.Measured && r.cpu.Use.Batch < quiet
 	return b
@@ -155,10 +155,13 @@ func (r *round) marks(result *Result) {
 		result.Every = seldom
 	}
 	act := r.onHarm && r.p.Mode == model.ModeEnforce && !r.batch.Quiet
-	for i := range s.Pods {
-		if result.Every == 0 {
-			break
-		}
+	if len(s.Pods) == 0 {
+		result.Every = 0
+	}
+	if result.Every > 0 {
+		result.Waits = make([]model.WaitMark, 0, len(s.Pods))
+	}
+	for i := 0; i < len(s.Pods) && result.Every > 0; i++ {
 		p := &s.Pods[i]
 		mark := model.WaitMark{PodWait: p.PodWait, Tolerated: p.Tolerated}
 		if act && p.Tasks && p.At != 0 && !p.Stopped {
@@ -168,9 +171,6 @@ func (r *round) marks(result *Result) {
 		result.Waits = append(result.Waits, mark)
 		result.Seconds = result.Seconds ||
 			!p.Tasks && !model.IsSystem(p.UID) && result.Every <= interferes && !r.n.Tree.NoPressure
-	}
-	if len(s.Pods) == 0 {
-		result.Every = 0
 	}
 	result.NoSignal = r.harm.Blind != "" && r.n.Tree.NoPressure &&
 		!slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.Tasks && !model.IsSystem(p.UID) })

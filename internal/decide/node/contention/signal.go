@@ -56,7 +56,8 @@ func (r *round) signal(last State) {
 	case s.Quiet == 0:
 		s.Quiet = r.now
 	}
-	s.Pods, s.Services = nil, nil
+	s.Pods, s.Services = slices.Grow([]Pod(nil), len(last.Pods)), nil
+	r.lacked = slices.Grow(r.lacked, len(last.Pods))
 	if r.onHarm {
 		r.services(last.Services)
 		r.system(last.Pods)
@@ -70,6 +71,9 @@ func (r *round) signal(last State) {
 			p = last.Pods[i]
 		}
 		s.Pods = append(s.Pods, r.pod(pod, p))
+	}
+	if len(s.Pods) == 0 {
+		s.Pods = nil
 	}
 	r.addFigures()
 	switch h := r.harm; {
