@@ -93,8 +93,9 @@ type round struct {
 // batch is not limited, or if nothing was measured yet. cpus are the pods' own CPUs, nil if no pod has any.
 func Decide(n *model.Node, p *model.Policy, left *model.Slack, cpus *model.CPUPlan, s State) (Result, State) {
 	r := round{n: n, p: p, now: n.Load.Clock, cpu: &left.CPU, cpus: cpus, onHarm: p.Suppress.By == model.SuppressOnHarm}
-	if s.later(r.now) {
-		s = State{Baselines: s.Baselines, Arithmetic: s.Arithmetic.anew(), CPUs: s.CPUs, Parts: s.Parts} // another boot
+	if s.Clock > r.now { // it is of another boot
+		limit := arithmetic{Known: s.Arithmetic.Known, Milli: s.Arithmetic.Milli}
+		s = State{Baselines: s.Baselines, Arithmetic: limit, CPUs: s.CPUs, Parts: s.Parts}
 	}
 	r.since = min(r.now-s.Clock, longestRound)
 	r.state = s
@@ -118,9 +119,6 @@ func Decide(n *model.Node, p *model.Policy, left *model.Slack, cpus *model.CPUPl
 
 // longestRound is the longest time between two rounds that counts as time without harm.
 const longestRound = 2 * time.Second
-
-// later reports whether the state has a time after now: it is from another boot.
-func (s *State) later(now time.Duration) bool { return s.Clock > now }
 
 // batchNow returns what batch does.
 func (r *round) batchNow() model.Batch {
