@@ -19,7 +19,7 @@ const (
 	returns = 3                      // times that time within which harm returned at the same limit
 
 	reached  = 5 * time.Second  // at its lowest for so long, batch is not the cause of what is lacking
-	helpless = 2 * time.Second  // at its lowest for so long, it is tried whether less helps: a cut shows in pressure after 2 s
+	helpless = 2 * time.Second  // at its lowest for so long, it is tried whether less helps; pressure shows a cut then
 	deeper   = 250              // taken from the limit by arithmetic, to try whether that ends the harm
 	trial    = 8 * time.Second  // for which that is tried
 	pause    = 2 * time.Minute  // between two such trials

@@ -222,8 +222,8 @@ func (r *round) pod(pod *model.Pod, p Pod) Pod {
 	return p
 }
 
-// owe adds what a pod waited beyond what is tolerated to its debt. It returns what the pod lacks, in milli-cores; 0: the
-// debt is below the one from which it is harmed, or it lacks no more than noise.
+// owe adds what a pod waited beyond what is tolerated to its debt. It returns what the pod lacks, in milli-cores; 0: it
+// does not owe enough to be harmed, or lacks no more than noise.
 func owe(sum *time.Duration, span model.WaitSpan, tolerated model.Tolerated, most time.Duration) int64 {
 	excess := span.Excess(tolerated)
 	*sum = min(max(*sum+excess, 0), mostDebts*most)
