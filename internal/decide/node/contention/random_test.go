@@ -96,8 +96,8 @@ func TestRandomHarm(t *testing.T) {
 	t.Logf("harm in %d s of an hour at most", worst)
 }
 
-// TestRandomAnswer checks that harm lasts for ten seconds at most until batch has found how much room to make, also where
-// it begins up to a fifth of the machine below what arithmetic leaves.
+// TestRandomAnswer checks that harm lasts for ten seconds at most until batch has found how much room to make, also
+// where it begins up to a fifth of the machine below what arithmetic leaves.
 func TestRandomAnswer(t *testing.T) {
 	worst, spent, all := 0, 0, worlds(300)
 	for seed := range all {
