@@ -29,9 +29,6 @@ type arithmetic struct {
 	Calm   time.Duration // wait after a fall
 }
 
-// anew returns what counts after a reboot.
-func (a arithmetic) anew() arithmetic { return arithmetic{Known: a.Known, Milli: a.Milli} }
-
 // minBatch returns the CPU that the policy lets batch keep.
 func (r *round) minBatch() int64 { return r.cpu.Capacity * r.p.Suppress.MinBatch / 1000 }
 

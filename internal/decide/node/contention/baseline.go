@@ -40,38 +40,26 @@ type Bin struct {
 
 // MarshalJSON encodes the bins as an array of numbers without trailing zeros: every round of the journal has them.
 func (b Bins) MarshalJSON() ([]byte, error) {
-	row := b.row()
-	n := len(row)
-	for n > 0 && *row[n-1] == 0 {
-		n--
+	row := make([]int64, 0, 3*bins)
+	for _, bin := range b {
+		row = append(row, bin.Mean, bin.Differs, bin.Samples)
 	}
-	return json.Marshal(row[:n])
+	for len(row) > 0 && row[len(row)-1] == 0 {
+		row = row[:len(row)-1]
+	}
+	return json.Marshal(row)
 }
 
 // UnmarshalJSON decodes the output of [Bins.MarshalJSON].
 func (b *Bins) UnmarshalJSON(text []byte) error {
-	var numbers []int64
-	if err := json.Unmarshal(text, &numbers); err != nil {
+	var row [3 * bins]int64
+	if err := json.Unmarshal(text, &row); err != nil {
 		return fmt.Errorf("reading a baseline: %w", err)
 	}
-	*b = Bins{}
-	row := b.row()
-	if len(numbers) > len(row) {
-		return fmt.Errorf("reading a baseline: %d numbers, not %d", len(numbers), len(row))
-	}
-	for i, n := range numbers {
-		*row[i] = n
+	for i := range b {
+		b[i] = Bin{row[3*i], row[3*i+1], row[3*i+2]}
 	}
 	return nil
-}
-
-// row returns pointers to all numbers in the order of their encoding.
-func (b *Bins) row() [3 * bins]*int64 {
-	var row [3 * bins]*int64
-	for i := range b {
-		row[3*i], row[3*i+1], row[3*i+2] = &b[i].Mean, &b[i].Differs, &b[i].Samples
-	}
-	return row
 }
 
 // binOf returns the bin of a use in milli-cores.
@@ -148,13 +136,11 @@ func (r *round) learn(key string, milli, ratio int64) {
 // that has most of them loses its oldest: no tenant displaces what was learned of another.
 func forget(all []Baseline, now time.Duration) []Baseline {
 	old := func(b Baseline) bool { return now-b.Used > forgets }
-	if slices.ContainsFunc(all, old) {
-		all = slices.DeleteFunc(slices.Clone(all), old)
+	if len(all) <= capped && !slices.ContainsFunc(all, old) {
+		return all
 	}
-	for shared := true; len(all) > capped; shared = false {
-		if shared {
-			all = slices.Clone(all)
-		}
+	all = slices.DeleteFunc(slices.Clone(all), old)
+	for len(all) > capped {
 		counts := map[string]int{}
 		most := 0
 		for i := range all {

@@ -14,11 +14,12 @@ const (
 	settles = 250 * time.Millisecond // a cut takes effect in this time: a period of a quota, and a sample
 	episode = 2 * time.Second        // harm that returns within this time belongs to the one before
 	soon    = 2 * time.Second        // the limit is back at what online pods bore no sooner than this after harm
-	slowly  = 30 * time.Second       // the same after harm that weights cannot hold off, which shows seconds later
+	slowly  = 30 * time.Second       // the same where harm shows seconds later: by pressure, or by a service's figure
 	latest  = 10 * time.Minute       // maximum of that time, which doubles each time that harm returns at the same limit
 	returns = 3                      // times that time within which harm returned at the same limit
 
 	reached  = 5 * time.Second  // at its lowest for so long, batch is not the cause of what is lacking
+	helpless = 2 * time.Second  // at its lowest for so long, it is tried whether less helps; pressure shows a cut then
 	deeper   = 250              // taken from the limit by arithmetic, to try whether that ends the harm
 	trial    = 8 * time.Second  // for which that is tried
 	pause    = 2 * time.Minute  // between two such trials
@@ -49,10 +50,8 @@ type bearing struct {
 	Low    time.Duration `json:",omitempty"` // since when the limit has been at its lowest; 0: it is not
 }
 
-// atFloor reports whether batch was pushed back as far as harm may push it, for long enough to show that it helps.
-func (b *bearing) atFloor(now time.Duration) bool {
-	return b.Known && b.Low != 0 && now-b.Low >= reached
-}
+// lowFor reports whether batch has been pushed back as far as harm may push it for so long.
+func (b *bearing) lowFor(now, long time.Duration) bool { return b.Low != 0 && now-b.Low >= long }
 
 // bear sets the limit by harm. It is never below the limit by arithmetic, unless that proves to help, or a service's
 // own figure shows harm. Where harm is not known, the limit is at most that by arithmetic.
@@ -109,7 +108,7 @@ func (r *round) tryDeeper(harmed bool) {
 	b := &r.state.Harm
 	switch {
 	case !b.Deeper:
-		if harmed && b.atFloor(r.now) && !b.Deep && (b.Tried == 0 || r.now-b.Tried >= pause) {
+		if harmed && b.lowFor(r.now, helpless) && !b.Deep && (b.Tried == 0 || r.now-b.Tried >= pause) {
 			b.Deeper, b.Tried, b.Before, b.Low = true, r.now, b.Lacks, 0
 		}
 	case b.Tried != 0 && r.now-b.Tried >= trial:
@@ -119,7 +118,10 @@ func (r *round) tryDeeper(harmed bool) {
 			return
 		}
 		b.Tried = 0
-	case b.Tried == 0 && !harmed && b.Limit > r.state.Arithmetic.Milli:
+	case b.Tried != 0:
+	case harmed && b.lowFor(r.now, helpless):
+		b.Deeper, b.Tried = false, r.now // it helped once, by chance
+	case !harmed && b.Limit > r.state.Arithmetic.Milli:
 		b.Deeper = false
 	}
 }
@@ -143,7 +145,7 @@ func (r *round) cut(floor int64) {
 			b.Bears, b.Soon = used, min(2*b.Soon, latest)
 		}
 	}
-	if h.Deep {
+	if h.Deep || h.Signal != model.HarmByDelay {
 		b.Soon = max(b.Soon, slowly)
 	}
 	b.Grew = 0

@@ -93,8 +93,9 @@ type round struct {
 // batch is not limited, or if nothing was measured yet. cpus are the pods' own CPUs, nil if no pod has any.
 func Decide(n *model.Node, p *model.Policy, left *model.Slack, cpus *model.CPUPlan, s State) (Result, State) {
 	r := round{n: n, p: p, now: n.Load.Clock, cpu: &left.CPU, cpus: cpus, onHarm: p.Suppress.By == model.SuppressOnHarm}
-	if s.later(r.now) {
-		s = State{Baselines: s.Baselines, Arithmetic: s.Arithmetic.anew(), CPUs: s.CPUs, Parts: s.Parts} // another boot
+	if s.Clock > r.now { // it is of another boot
+		limit := arithmetic{Known: s.Arithmetic.Known, Milli: s.Arithmetic.Milli}
+		s = State{Baselines: s.Baselines, Arithmetic: limit, CPUs: s.CPUs, Parts: s.Parts}
 	}
 	r.since = min(r.now-s.Clock, longestRound)
 	r.state = s
@@ -119,15 +120,12 @@ func Decide(n *model.Node, p *model.Policy, left *model.Slack, cpus *model.CPUPl
 // longestRound is the longest time between two rounds that counts as time without harm.
 const longestRound = 2 * time.Second
 
-// later reports whether the state has a time after now: it is from another boot.
-func (s *State) later(now time.Duration) bool { return s.Clock > now }
-
 // batchNow returns what batch does.
 func (r *round) batchNow() model.Batch {
 	quiet := min(r.cpu.Capacity*quietPart/1000, quietMilli)
 	b := model.Batch{
 		Running: slices.ContainsFunc(r.n.Pods, func(pod *model.Pod) bool { return isRunning(&r.n.Tree, pod) }),
-		AtFloor: r.state.Harm.atFloor(r.now),
+		AtFloor: r.state.Harm.lowFor(r.now, reached),
 	}
 	b.Quiet = !b.Running || r.cpu.Use.Measured && r.cpu.Use.Batch < quiet
 	return b
@@ -155,10 +153,13 @@ func (r *round) marks(result *Result) {
 		result.Every = seldom
 	}
 	act := r.onHarm && r.p.Mode == model.ModeEnforce && !r.batch.Quiet
-	for i := range s.Pods {
-		if result.Every == 0 {
-			break
-		}
+	if len(s.Pods) == 0 {
+		result.Every = 0
+	}
+	if result.Every > 0 {
+		result.Waits = make([]model.WaitMark, 0, len(s.Pods))
+	}
+	for i := 0; i < len(s.Pods) && result.Every > 0; i++ {
 		p := &s.Pods[i]
 		mark := model.WaitMark{PodWait: p.PodWait, Tolerated: p.Tolerated}
 		if act && p.Tasks && p.At != 0 && !p.Stopped {
@@ -168,9 +169,6 @@ func (r *round) marks(result *Result) {
 		result.Waits = append(result.Waits, mark)
 		result.Seconds = result.Seconds ||
 			!p.Tasks && !model.IsSystem(p.UID) && result.Every <= interferes && !r.n.Tree.NoPressure
-	}
-	if len(s.Pods) == 0 {
-		result.Every = 0
 	}
 	result.NoSignal = r.harm.Blind != "" && r.n.Tree.NoPressure &&
 		!slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.Tasks && !model.IsSystem(p.UID) })

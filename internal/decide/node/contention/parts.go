@@ -71,7 +71,7 @@ func (r *round) count(quotas bool, core int) {
 // the limit stays the same, unless a pod could use what another leaves: a quota that changes each second would
 // throttle its pod at irregular times. Memory is divided by requests alone, because it cannot be taken back.
 func (r *round) divide(memory int64) {
-	var needs []need
+	needs := make([]need, 0, len(r.state.Parts))
 	var bytes int64
 	for _, pod := range r.n.Pods {
 		if isRunning(&r.n.Tree, pod) {

@@ -3,7 +3,6 @@ package contention
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
@@ -75,23 +74,18 @@ func ruleOf(p *model.Policy, pod *model.Pod) *model.ServiceRule {
 
 // services judges the figures of all pods that a rule selects.
 func (r *round) services(last []Service) {
-	next := 0
 	for _, pod := range r.n.Pods {
 		rule := ruleOf(r.p, pod)
-		_, exists := r.n.Tree.Pods[pod.UID]
-		if rule == nil || !exists || !pod.Class.Online() || pod.Ended || pod.Self {
+		if rule == nil || !r.online(pod) {
 			continue
 		}
 		if len(r.state.Services) == mostServices {
 			r.unknown(pod, fmt.Sprintf("only the figures of %d pods of a node are fetched", mostServices))
 			return
 		}
-		for next < len(last) && last[next].UID < pod.UID {
-			next++
-		}
 		s := Service{UID: pod.UID, Since: r.now}
-		if next < len(last) && last[next].UID == pod.UID {
-			s = last[next]
+		if i := slices.IndexFunc(last, func(s Service) bool { return s.UID == pod.UID }); i >= 0 {
+			s = last[i]
 		}
 		s = r.service(pod, rule, s)
 		r.harm.Doubted = r.harm.Doubted || s.Unknown != 0 && r.now-s.Unknown < doubted
@@ -198,11 +192,4 @@ func (r *round) unknown(pod *model.Pod, why string) {
 	r.harm.Unknown = append(r.harm.Unknown, model.Reason{
 		Code: model.ServiceUnknown, Key: "pod", Text: pod.Namespace + "/" + pod.Name, Fix: why,
 	})
-}
-
-func compareUID(a, b string) int { return strings.Compare(a, b) }
-
-// findPod returns the index of a pod by its UID.
-func findPod(pods []Pod, uid string) (int, bool) {
-	return slices.BinarySearchFunc(pods, uid, func(p Pod, uid string) int { return compareUID(p.UID, uid) })
 }

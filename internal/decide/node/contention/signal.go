@@ -2,6 +2,7 @@ package contention
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
@@ -46,6 +47,19 @@ type Pod struct {
 	Starved Starved       `json:",omitzero"`  // of the node's services
 }
 
+// findPod returns the index of a pod by its UID.
+func findPod(pods []Pod, uid string) (int, bool) {
+	return slices.BinarySearchFunc(pods, uid, func(p Pod, uid string) int { return strings.Compare(p.UID, uid) })
+}
+
+// knownPod returns what is known of a pod.
+func knownPod(pods []Pod, uid string) Pod {
+	if i, found := findPod(pods, uid); found {
+		return pods[i]
+	}
+	return Pod{PodWait: model.PodWait{UID: uid}}
+}
+
 // signal judges what online pods lack.
 func (r *round) signal(last State) {
 	s := &r.state
@@ -56,7 +70,8 @@ func (r *round) signal(last State) {
 	case s.Quiet == 0:
 		s.Quiet = r.now
 	}
-	s.Pods, s.Services = nil, nil
+	s.Pods, s.Services = slices.Grow([]Pod(nil), len(last.Pods)), nil
+	r.lacked = slices.Grow(r.lacked, len(last.Pods))
 	if r.onHarm {
 		r.services(last.Services)
 		r.system(last.Pods)
@@ -65,11 +80,10 @@ func (r *round) signal(last State) {
 		if !r.watched(pod) {
 			continue
 		}
-		p := Pod{PodWait: model.PodWait{UID: pod.UID}}
-		if i, found := findPod(last.Pods, pod.UID); found {
-			p = last.Pods[i]
-		}
-		s.Pods = append(s.Pods, r.pod(pod, p))
+		s.Pods = append(s.Pods, r.pod(pod, knownPod(last.Pods, pod.UID)))
+	}
+	if len(s.Pods) == 0 {
+		s.Pods = nil
 	}
 	r.addFigures()
 	switch h := r.harm; {
@@ -84,12 +98,12 @@ func (r *round) signal(last State) {
 
 // watched reports whether a pod can lack CPU because of batch. A pod on exclusive CPUs waits for itself: batch never
 // runs there.
-func (r *round) watched(pod *model.Pod) bool {
-	if !pod.Class.Online() || pod.Ended || pod.Self {
-		return false
-	}
+func (r *round) watched(pod *model.Pod) bool { return r.online(pod) && !r.alone(pod) }
+
+// online reports whether a pod is a running online pod of others than Waterline.
+func (r *round) online(pod *model.Pod) bool {
 	_, exists := r.n.Tree.Pods[pod.UID]
-	return exists && !r.alone(pod)
+	return exists && pod.Class.Online() && !pod.Ended && !pod.Self
 }
 
 // alone reports whether all containers of a pod have exclusive CPUs, from Waterline or from the kubelet.
@@ -195,10 +209,7 @@ func (r *round) pod(pod *model.Pod, p Pod) Pod {
 		return p
 	}
 	p.Milli = p.own(r.now, span.Length, int64(raw*1000/span.Length), r.cpu.Capacity)
-	excess := span.Excess(p.Tolerated)
-	most := p.most(r.n.Load)
-	p.Debt = min(max(p.Debt+excess, 0), mostDebts*most)
-	if lacks := span.Lacks(excess); lacks > noise && p.Debt > most {
+	if lacks := owe(&p.Debt, span, p.Tolerated, p.most(r.n.Load)); lacks > 0 {
 		p.Harm = model.PodHarm{
 			UID: p.UID, Milli: lacks, Waits: ratio, Allowed: p.Permille + p.Milli*1000/max(milli, 1),
 		}
@@ -209,6 +220,17 @@ func (r *round) pod(pod *model.Pod, p Pod) Pod {
 		}
 	}
 	return p
+}
+
+// owe adds what a pod waited beyond what is tolerated to its debt. It returns what the pod lacks, in milli-cores; 0: it
+// does not owe enough to be harmed, or lacks no more than noise.
+func owe(sum *time.Duration, span model.WaitSpan, tolerated model.Tolerated, most time.Duration) int64 {
+	excess := span.Excess(tolerated)
+	*sum = min(max(*sum+excess, 0), mostDebts*most)
+	if lacks := span.Lacks(excess); lacks > noise && *sum > most {
+		return lacks
+	}
+	return 0
 }
 
 // take records the sample up to which the pod is judged.
@@ -250,7 +272,7 @@ func (r *round) stopped(u *model.PodUsage) bool {
 	}
 	inside := r.n.Load.Inside
 	i, _ := slices.BinarySearchFunc(inside, u.UID, func(c model.InsideUsage, uid string) int {
-		return compareUID(c.UID, uid)
+		return strings.Compare(c.UID, uid)
 	})
 	for ; i < len(inside) && inside[i].UID == u.UID; i++ {
 		if inside[i].Throttled > 0 && r.n.Load.Age(inside[i].At) <= pressures+grace {

@@ -29,11 +29,7 @@ const (
 // system judges the node's own services as it judges pods, and then tells because of whom they wait.
 func (r *round) system(last []Pod) {
 	for _, uid := range model.SystemGroups() {
-		p := Pod{PodWait: model.PodWait{UID: uid}}
-		if i, found := findPod(last, uid); found {
-			p = last[i]
-		}
-		p = r.pod(&model.Pod{UID: uid}, p)
+		p := r.pod(&model.Pod{UID: uid}, knownPod(last, uid))
 		if p.Starved.At == r.now {
 			p.Starved.By = r.culprit(&p)
 		}
@@ -46,10 +42,8 @@ func (r *round) system(last []Pod) {
 
 // starves records what a service waited, whoever made it wait.
 func (r *round) starves(p *Pod, span model.WaitSpan) {
-	excess, most := span.Excess(model.Tolerated{Permille: tolerated, Turn: turn}), p.most(r.n.Load)
 	s := &p.Starved
-	s.Debt = min(max(s.Debt+excess, 0), mostDebts*most)
-	if lacks := span.Lacks(excess); lacks > noise && s.Debt > most {
+	if lacks := owe(&s.Debt, span, model.Tolerated{Permille: tolerated, Turn: turn}, p.most(r.n.Load)); lacks > 0 {
 		s.At, s.Milli = r.now, lacks
 	}
 }
