@@ -62,6 +62,13 @@ kernel() {
 			-test.run="$run")
 }
 
+# guard measures what the guard beside a NodeManager costs. The bench kernel runs the same test in a short form.
+guard() {
+	make --no-print-directory build >/dev/null && go test -c -vet=off -tags bench -o out/test/kernel-bench.test ./test/kernel &&
+		(cd test/kernel && WATERLINE_BENCH=$out/guard.json WATERLINE_BIN=$PWD/../../out/bin \
+			../../out/test/kernel-bench.test -test.v -test.run='^TestGuardCost$')
+}
+
 # kernel_v2 measures, in the virtual machine, what must not be tried on this machine's kernel.
 kernel_v2() {
 	make --no-print-directory build vm >/dev/null &&
@@ -126,6 +133,7 @@ bench suppress 40 lab suppress suppress
 bench interference 36 lab interference interference
 bench kernel 60 kernel
 bench kernel-v2 3 kernel_v2
+bench guard 7 guard
 bench agent 10 e2e agent TestAPIFigures -on=api
 bench agent-cpusets 14 e2e cpuset TestAPICPUFigures -on=api
 bench agent-protect 10 e2e protect TestAPIProtectFigures -on=api

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -27,6 +28,9 @@ func main() { os.Exit(run(os.Args[1:])) }
 // run carries out the command line and returns the exit code: 0, 1 if the guard cannot work, 2 if the command line is
 // invalid.
 func run(args []string) int {
+	// By default, the heap grows to 4 MiB before garbage is collected. With this, 10.4 MiB were resident beside 40
+	// containers in place of 12.4 MiB.
+	debug.SetGCPercent(20)
 	o := guard.Options{
 		Settings: shed.DefaultSettings(), Out: os.Stdout, Log: slog.New(slog.NewJSONHandler(os.Stderr, nil)),
 	}

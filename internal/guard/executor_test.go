@@ -248,11 +248,11 @@ func TestLinuxContainerExecutor(t *testing.T) {
 		says         string // in what was said
 	}{
 		{"as the NodeManager's user", nodeManager, 0, false, 0, 0,
-			"reading processes: 4 processes below the NodeManager run as other users"},
+			"reading processes: processes below the NodeManager run as other users"},
 		{"as that user, for other users", nodeManager, 0, true, 0, 0,
 			"need the capabilities KILL, SYS_PTRACE and DAC_OVERRIDE"},
-		{"without DAC_OVERRIDE", 0, kill | trace, true, 0, 0, "processes cannot be read"},
-		{"without SYS_PTRACE", 0, kill | override, true, 0, 0, "processes cannot be read"},
+		{"without DAC_OVERRIDE", 0, kill | trace, true, 0, 0, "environments of processes cannot be read"},
+		{"without SYS_PTRACE", 0, kill | override, true, 0, 0, "environments of processes cannot be read"},
 		{"without KILL", 0, trace | override, true, 2, 0,
 			"2 of 2 processes did not get SIGTERM: the kernel does not let the guard signal process"},
 		{"as the pool runs it", 0, kill | trace | override, true, 2, 2, ""},

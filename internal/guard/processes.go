@@ -117,7 +117,7 @@ func (s *scanner) scan(now time.Time, others bool) error {
 	if s.manager.pid == 0 {
 		return nil // there is an error about that already
 	}
-	of, denied := map[string]*group{}, 0
+	of, denied := map[string]*group{}, false
 	parents, strangers := map[int]int{}, []int(nil)
 	err := s.each(func(pid int) error {
 		p, err := s.read(pid)
@@ -134,7 +134,7 @@ func (s *scanner) scan(now time.Time, others bool) error {
 		}
 		id, isMaster, err := s.container(pid)
 		if errors.Is(err, fs.ErrPermission) {
-			denied++
+			denied = true
 			return nil
 		}
 		if err != nil || id == "" {
@@ -162,12 +162,12 @@ func (s *scanner) scan(now time.Time, others bool) error {
 	s.of, s.at = of, now
 	strangers = slices.DeleteFunc(strangers, func(pid int) bool { return !below(s.manager.pid, pid, parents) })
 	switch {
-	case denied > 0 && others:
-		return fmt.Errorf("the environment of %d processes cannot be read, so their containers get no signals: containers "+
-			"of other users need the capabilities %s, which spec.yarn.guard.linuxContainerExecutor gives", denied, capabilities)
+	case denied && others:
+		return errors.New("environments of processes cannot be read, so their containers get no signals: containers of " +
+			"other users need the capabilities " + capabilities + ", which spec.yarn.guard.linuxContainerExecutor gives")
 	case len(strangers) > 0:
-		return fmt.Errorf("%d processes below the NodeManager run as other users, so their containers get no signals: "+
-			"the Linux container executor needs spec.yarn.guard.linuxContainerExecutor", len(strangers))
+		return errors.New("processes below the NodeManager run as other users, so their containers get no signals: " +
+			"the Linux container executor needs spec.yarn.guard.linuxContainerExecutor")
 	}
 	return nil
 }

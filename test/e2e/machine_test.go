@@ -54,7 +54,8 @@ func (here) restart(component string) error {
 }
 
 func (h here) ctr(args ...string) (string, error) {
-	return h.run(append([]string{filepath.Join(built, "bed/bin/ctr"), "--connect-timeout", "5m", "-n", "k8s.io"}, args...)...)
+	ctr := []string{filepath.Join(built, "bed/bin/ctr"), "--connect-timeout", "5m", "-n", "k8s.io"}
+	return h.run(append(ctr, args...)...)
 }
 
 func (here) run(args ...string) (string, error) {

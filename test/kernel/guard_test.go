@@ -132,20 +132,8 @@ func (w *worker) guard(settings shed.Settings) {
 	w.t.Helper()
 	server := httptest.NewServer(w)
 	w.t.Cleanup(server.Close)
-	dir := w.path(w.dir)
-	if w.mount.Version == cgroup.V1 { // as a container sees its cgroups
-		dir = w.t.TempDir()
-		for controller, from := range map[string]string{
-			"cpu": w.path(w.dir), "memory": filepath.Join(w.mount.Memory, w.dir),
-			"cpuacct": w.mount.Cpuacct, // the machine's: the tests' groups have none
-		} {
-			if err := os.Symlink(from, filepath.Join(dir, controller)); err != nil {
-				w.t.Fatal(err)
-			}
-		}
-	}
 	g, err := guard.New(guard.Options{
-		Settings: settings, Allowance: w.allowance, NodeManager: server.URL, PID: w.manager.Process.Pid, Cgroup: dir,
+		Settings: settings, Allowance: w.allowance, NodeManager: server.URL, PID: w.manager.Process.Pid, Cgroup: w.view(),
 		Out: w.lines, Log: slog.New(slog.NewTextHandler(testLog{w.t}, nil)),
 	})
 	if err != nil {
@@ -155,6 +143,24 @@ func (w *worker) guard(settings shed.Settings) {
 	done := make(chan struct{})
 	go func() { g.Run(ctx); close(done) }()
 	w.t.Cleanup(func() { cancel(); <-done })
+}
+
+// view returns the directory of the worker's cgroup, as a container sees it.
+func (w *worker) view() string {
+	w.t.Helper()
+	if w.mount.Version != cgroup.V1 {
+		return w.path(w.dir)
+	}
+	dir := w.t.TempDir()
+	for controller, from := range map[string]string{
+		"cpu": w.path(w.dir), "memory": filepath.Join(w.mount.Memory, w.dir),
+		"cpuacct": w.mount.Cpuacct, // the machine's: the tests' groups have none
+	} {
+		if err := os.Symlink(from, filepath.Join(dir, controller)); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 // testLog writes into the log of a test.

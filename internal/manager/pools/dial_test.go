@@ -190,7 +190,7 @@ func TestForeignAnswers(t *testing.T) {
 		fmt.Fprint(w, `{"RemoteException": {"exception": "AuthorizationException", "message": "user x may not"}}`)
 	}))
 	defer s.Close()
-	e, _, err := newEngine(&v1alpha1.YARNSpec{ResourceManagers: []string{s.URL}}, nil, anywhere(t))
+	e, _, err := newEngine(&v1alpha1.YARNSpec{ResourceManagers: []string{s.URL}, User: "yarn"}, nil, anywhere(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -130,7 +130,7 @@ func (c *client) replicas() []Finding {
 		Why:  "A server that is killed fails the jobs whose data it had.",
 		Fix:  Fix{name, "true", "It takes two servers, and twice their memory, disks and network."},
 	}
-	// The second name is that of clients before 0.6 (CelebornConf.scala of 0.6 has it as the alternative of the first).
+	// The second name is that of clients before 0.6, and later ones take it too (CelebornConf.scala).
 	for _, rerun := range []string{"client.spark.stageRerun.enabled", "client.spark.fetch.throwsFetchFailure"} {
 		if _, value := c.get(rerun); value == "true" && c.kind == "spark" {
 			f.Code, f.Severity = ShuffleRecomputes, Warning
