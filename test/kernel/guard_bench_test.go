@@ -87,7 +87,8 @@ func TestGuardCost(t *testing.T) {
 	for _, c := range state.Containers {
 		processes += c.Processes
 	}
-	if state.NodeManager != 1 || len(state.Containers) != containers || processes != 2*containers || len(state.Errors) > 0 {
+	if state.NodeManager != 1 || len(state.Containers) != containers || processes != 2*containers ||
+		len(state.Errors) > 0 {
 		t.Fatalf("the guard sees %d containers with %d processes beside process %d, and says %q", len(state.Containers),
 			processes, state.NodeManager, state.Errors)
 	}
