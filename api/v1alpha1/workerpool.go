@@ -112,8 +112,9 @@ type YARNSpec struct {
 	// +kubebuilder:validation:items:MaxLength=256
 	// +kubebuilder:validation:items:Pattern=`^https?://[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]{1,5})?/?$`
 	ResourceManagers []string `json:"resourceManagers"`
-	// Admins are the addresses of the administration protocol, host:port, one for each ResourceManager. They are used
-	// for a graceful decommission only. Default: the hosts of resourceManagers with port 8033.
+	// Admins are the addresses of the administration protocol, host:port, one for each ResourceManager. By it, workers
+	// are decommissioned gracefully, and many are resized in one call. Default: the hosts of resourceManagers with port
+	// 8033.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5
 	// +kubebuilder:validation:items:MaxLength=256

@@ -365,8 +365,8 @@ func poolOf(workers int, now time.Time) v1alpha1.WorkerPool {
 		}
 		total := amount(24576, 12)
 		p.Status.Workers = append(p.Status.Workers, v1alpha1.WorkerStatus{Name: fmt.Sprintf("nightly-%d", i),
-			Node: fmt.Sprintf("node-%04d", i), Phase: v1alpha1.WorkerPhase(phase), Reason: reason, Since: metav1.NewTime(now.Add(-time.Hour)),
-			Total: &total, Containers: 9})
+			Node: fmt.Sprintf("node-%04d", i), Phase: v1alpha1.WorkerPhase(phase), Reason: reason,
+			Since: metav1.NewTime(now.Add(-time.Hour)), Total: &total, Containers: 9})
 	}
 	return p
 }

@@ -221,6 +221,10 @@ func sections() []section {
 				"manager, resident memory, the same", "scale", "manager_rss_mib", "%.0f MiB", 0, atMost(190, "MiB"),
 				"not published",
 			},
+			{
+				"a policy is paused → the last of 5,000 nodes follows, real API server", "pause", "fleet_last_ms", "%.0f ms", 0,
+				atMost(5000, "ms"), "not published",
+			},
 		}},
 		{"Scheduler and YARN", "", []figure{
 			{

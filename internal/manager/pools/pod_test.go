@@ -70,7 +70,9 @@ func podCase(t *testing.T, content string) string {
 func TestWorkerName(t *testing.T) {
 	long := strings.Repeat("a", 60)
 	seen := map[string]string{}
-	for _, node := range []string{"n1", "n-1", "n.1", "n1.a.example", "n1-a-example", "n1.a-example", long, long + ".a", long + ".b"} {
+	for _, node := range []string{
+		"n1", "n-1", "n.1", "n1.a.example", "n1-a-example", "n1.a-example", long, long + ".a", long + ".b",
+	} {
 		name := workerName("night", node)
 		if other, found := seen[name]; found {
 			t.Errorf("%s and %s have the name %s", node, other, name)
