@@ -3,6 +3,7 @@ package publish
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -321,39 +322,53 @@ func TestReportsAreYoungEnough(t *testing.T) {
 	}
 }
 
-// TestSignalsFlap checks that a signal which comes and goes each second is reported ten times in an hour at most, and
-// what it is in the end within minutes.
+// TestSignalsFlap checks that signals and conditions which come and go are reported ten times in an hour at most, in
+// any rhythm, and what they are in the end within minutes.
 func TestSignalsFlap(t *testing.T) {
-	for _, period := range []int{1, 5, 30, 400} {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		period := 1 + r.IntN(5)
+		if seed%2 == 0 {
+			period = 1 + r.IntN(600)
+		}
 		n := &model.Node{Now: time.Unix(1e9, 0), PodsKnown: true, Object: model.NodeObject{UID: "n", Reported: true}}
 		var s State
-		var shown model.HarmSignal
+		var shown model.Report
 		writes := 0
-		report := func(harm model.HarmSignal) {
+		report := func(now model.Report) {
 			n.Now = n.Now.Add(time.Second)
-			r := &model.Report{Policy: "p", Mode: model.ModeEnforce, Harm: harm}
-			if s, _ = Writes(n, &model.Publication{}, r, s); r.Write {
+			now.Policy, now.Mode = "p", model.ModeEnforce
+			if s, _ = Writes(n, &model.Publication{}, &now, s); now.Write {
 				writes++
-				shown = harm
+				shown = now
 			}
 		}
-		report("")
+		report(model.Report{})
 		writes = 0
+		var now model.Report
 		for i := range 3600 {
-			harm := model.HarmByPressure
-			if i/period%2 == 0 {
-				harm = ""
+			if i%period == 0 {
+				now = model.Report{
+					Harm: []model.HarmSignal{"", model.HarmByDelay, model.HarmByPressure}[r.IntN(3)],
+					Hot:  []model.Code{"", model.MemoryExhausted}[r.IntN(2)],
+				}
+				if r.IntN(2) == 0 {
+					now.Starved = []string{"kubelet"}
+				}
+				if r.IntN(2) == 0 {
+					now.Unsupported = []model.Code{model.HarmUnknown}
+				}
 			}
-			report(harm)
+			report(now)
 		}
 		if writes > 10 || writes < 3 {
-			t.Errorf("each %d s: %d reports in an hour", period, writes)
+			t.Errorf("seed %d, each %d s: %d reports in an hour", seed, period, writes)
 		}
 		for range 600 {
-			report(model.HarmByDelay)
+			report(model.Report{Harm: model.HarmByDelay})
 		}
-		if shown != model.HarmByDelay {
-			t.Errorf("each %d s: ten minutes later the report has %q", period, shown)
+		if shown.Harm != model.HarmByDelay || shown.Hot != "" || shown.Starved != nil || shown.Unsupported != nil {
+			t.Errorf("seed %d, each %d s: ten minutes later the report has %v", seed, period, shown)
 		}
 	}
 }
