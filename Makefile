@@ -99,7 +99,7 @@ SHORT_API := API APIEvents APIGreedy APIHostile APIWebhook APIChart APIConfinedN
 	APIPolicyRules APIPoolSpecs APIReach APIReachKubelets APIReachCgroups APIUninstall APIPool
 SHORT_NODE := Node NodeSell NodeFarewell
 SHORT_SCHEDULER := SchedulerArguments SchedulerPlaces
-SHORT_YARN := LabelBeforeNode PartitionOfSubmission Resize ResizeDeadline Job
+SHORT_YARN := LabelBeforeNode PartitionOfSubmission Resize ResizeMany ResizeDeadline Job
 # any is a regular expression for one of some tests, which are named without the word Test.
 empty :=
 any = ^Test($(subst $(empty) ,|,$(strip $(1))))$$

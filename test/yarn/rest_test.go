@@ -87,6 +87,31 @@ func TestResize(t *testing.T) {
 	}
 }
 
+// TestResizeMany checks that one call changes the totals of two nodes, and of none if the ResourceManager does not know
+// a third one.
+func TestResizeMany(t *testing.T) {
+	first, second := bed.NodeID(1), bed.NodeID(2)
+	small := map[string]yarn.Resource{first: {MemoryMiB: 1024, VCores: 1}, second: {MemoryMiB: 512, VCores: 2}}
+	t.Cleanup(func() {
+		all := map[string]yarn.Resource{first: offered, second: offered}
+		if err := admin.ResizeNodes(context.Background(), all, time.Minute); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := admin.ResizeNodes(t.Context(), small, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	err := admin.SendResizes(t.Context(), []yarn.NodeResize{
+		{ID: first, Total: offered, OverCommit: time.Minute}, {ID: "nm9.bed:1", Total: offered, OverCommit: time.Minute},
+	})
+	if err == nil {
+		t.Error("a node that the ResourceManager does not know is no error")
+	}
+	if node, err := rm.Node(t.Context(), first); err != nil || node.Total != small[first] {
+		t.Errorf("the first node after the error: %+v, %v", node, err)
+	}
+}
+
 // resized gives a node another total, and waits until the NodeManager has heard of it.
 func resized(t *testing.T, i int, total yarn.Resource) {
 	t.Helper()
