@@ -19,7 +19,7 @@ func TestNodeColocate(t *testing.T) {
 		t.Skip("the experiment runs on the node itself; times in an emulated machine mean nothing")
 	}
 	install(t)
-	m := inPods(t, "colocate", "--load", "30", "--load", "60", "--load", "90")
+	m := inPods(t, "colocate", "--load", "30", "--load", "60", "--load", "90", "--minutes", "30")
 	// A mode has no figures if the generator was late every time, as it is where other processes take the CPUs.
 	const attempts = 3
 	for _, name := range []string{

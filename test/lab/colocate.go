@@ -63,6 +63,7 @@ end. Modes alone and plain have a policy that is disabled.`,
 				noArguments(cmd, args),
 				inRange("seconds", cfg.Seconds, 1, maxSeconds),
 				inRange("repeats", cfg.Repeats, 1, maxRepeats),
+				inRange("minutes", cfg.Minutes, 0, maxMinutes),
 				inRange("settle", cfg.Settle, 0, maxSeconds),
 			)
 		},
@@ -79,6 +80,7 @@ end. Modes alone and plain have a policy that is disabled.`,
 	flags := cmd.Flags()
 	flags.IntVar(&cfg.Seconds, "seconds", colocate.DefaultSeconds, "how long to measure each mode at each load")
 	flags.IntVar(&cfg.Repeats, "repeats", colocate.DefaultRepeats, "how often to measure each")
+	flags.IntVar(&cfg.Minutes, "minutes", 0, "no repeat begins after so many minutes, but the first (default: all do)")
 	flags.IntVar(&cfg.Settle, "settle", 0, fmt.Sprintf(
 		"seconds that mode waterline runs before it is measured (default %d; with --in-pods %d)", colocate.Settle,
 		colocate.NodeSettle))

@@ -18,6 +18,7 @@ import (
 const (
 	maxSeconds = 86400 // that one measurement may take: a day
 	maxRepeats = 1000  // more than a day of them
+	maxMinutes = 1440  // a day
 )
 
 // output is where the result goes besides the terminal.

@@ -69,6 +69,7 @@ type Config struct {
 	Node    *kube.Host    // makes the pods; nil: the sandbox does
 	Seconds int           // of measuring in each run
 	Repeats int           // of each cell
+	Minutes int           // after which no repeat begins but the first; 0: all do
 	Latest  time.Duration // that the generator may be late, p99, before a run is discarded; 0: 1 ms
 	Lookups bool          // requests look up members of sets that no cache holds; otherwise they compute
 }
@@ -109,7 +110,12 @@ func (b *bench) all(ctx context.Context, cells []Cell) error {
 	for i := range cells {
 		cells[i].Lead = max(cells[i].Lead, settle)
 	}
+	began := time.Now()
 	for repeat := range b.found.Repeats {
+		if limit := time.Duration(b.cfg.Minutes) * time.Minute; repeat > 0 && limit > 0 && time.Since(began) >= limit {
+			b.found.Repeats = repeat
+			return nil
+		}
 		rand.Shuffle(len(cells), func(i, j int) { cells[i], cells[j] = cells[j], cells[i] })
 		if repeat == 0 {
 			slices.SortStableFunc(cells, func(a, b Cell) int { return a.later() - b.later() })

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -54,6 +55,26 @@ func TestRepeat(t *testing.T) {
 	if !maps.Equal(tried, want) || len(b.found.Counted) != 4 || len(b.found.Discarded) != 5 ||
 		len(b.found.Of(Plain, 0.3)) != 0 || len(b.found.Of(Waterline, 0.3)) != 1 {
 		t.Errorf("%v; %d runs, %d discarded", tried, len(b.found.Counted), len(b.found.Discarded))
+	}
+}
+
+// TestMinutes checks that no repeat begins after the time for all, but the first.
+func TestMinutes(t *testing.T) {
+	for minutes, want := range map[int]int{0: 5, 1: 1, 40: 2, 41: 3, 1000: 5} {
+		synctest.Test(t, func(t *testing.T) {
+			runs := 0
+			b := &bench{cfg: Config{Minutes: minutes}, found: Runs{Repeats: 5}, measure: func(context.Context, Cell) (Run, error) {
+				runs++
+				time.Sleep(20 * time.Minute)
+				return Run{}, nil
+			}}
+			if err := b.all(t.Context(), []Cell{{Mode: Mode{Name: BatchAlone}}}); err != nil {
+				t.Fatal(err)
+			}
+			if runs != want || b.found.Repeats != want {
+				t.Errorf("%d minutes: %d runs in %d repeats, not %d", minutes, runs, b.found.Repeats, want)
+			}
+		})
 	}
 }
 
