@@ -132,3 +132,28 @@ func TestIndex(t *testing.T) {
 		t.Errorf("README.md has no link to docs/README.md: %v", err)
 	}
 }
+
+// TestPictures checks that each colour of a picture that is a CSS variable has a plain one before it. Viewers that are
+// no browser know no variables, and would draw black.
+func TestPictures(t *testing.T) {
+	files, err := filepath.Glob("docs/*.svg")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	pair := regexp.MustCompile(`(fill|stroke):#[0-9a-f]{3,6};(fill|stroke):var\(`)
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pairs := 0
+		for _, m := range pair.FindAllStringSubmatch(string(content), -1) {
+			if m[1] == m[2] {
+				pairs++
+			}
+		}
+		if all := strings.Count(string(content), "var("); all != pairs {
+			t.Errorf("%s: %d of %d variables have a plain colour before them", file, pairs, all)
+		}
+	}
+}

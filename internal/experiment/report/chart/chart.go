@@ -5,6 +5,7 @@ package chart
 import (
 	"fmt"
 	"html"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 )
@@ -42,9 +43,29 @@ func Inline(c Chart) string { return c.draw().svg("") }
 
 // Standalone returns the chart as a file of its own.
 func Standalone(c Chart) string {
-	style := "<style>" + html.EscapeString(Theme) + ".back{fill:var(--wl-card)}</style>"
+	style := "<style>" + html.EscapeString(plain(Theme+".back{fill:var(--wl-card)}")) + "</style>"
 	return `<?xml version="1.0" encoding="UTF-8"?>` + "\n" +
 		c.draw().svg(style+`<rect class="back" width="100%" height="100%"/>`)
+}
+
+var (
+	variable = regexp.MustCompile(`--wl-([a-z]+):(#[0-9a-f]+)`)
+	coloured = regexp.MustCompile(`(fill|stroke):var\(--wl-([a-z]+)\)`)
+)
+
+// plain puts the light colour before each variable, for viewers that are no browser and know no variables: they drop
+// the declaration that they do not understand, and would draw everything black.
+func plain(css string) string {
+	light := map[string]string{}
+	for _, m := range variable.FindAllStringSubmatch(css, -1) {
+		if light[m[1]] == "" {
+			light[m[1]] = m[2]
+		}
+	}
+	return coloured.ReplaceAllStringFunc(css, func(declaration string) string {
+		m := coloured.FindStringSubmatch(declaration)
+		return m[1] + ":" + light[m[2]] + ";" + declaration
+	})
 }
 
 // width is the width of every chart; pages scale it.

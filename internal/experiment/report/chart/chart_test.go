@@ -139,3 +139,14 @@ func TestSpread(t *testing.T) {
 		t.Errorf("a label that stood alone was moved to %v", heights[2])
 	}
 }
+
+// TestPlain checks that each variable has the light colour before it.
+func TestPlain(t *testing.T) {
+	want := ":root{--wl-card:#fff;--wl-ink:#123}@media (x){:root{--wl-card:#000}}" +
+		".a{fill:#fff;fill:var(--wl-card);stroke:#123;stroke:var(--wl-ink);stroke-width:1}"
+	got := plain(":root{--wl-card:#fff;--wl-ink:#123}@media (x){:root{--wl-card:#000}}" +
+		".a{fill:var(--wl-card);stroke:var(--wl-ink);stroke-width:1}")
+	if got != want {
+		t.Errorf("%s, not %s", got, want)
+	}
+}
