@@ -39,7 +39,7 @@ With --plan, show only the containers that would move. Nothing moves. The exit c
 			case len(args) > 0:
 				return usageError{fmt.Errorf("cpus takes no arguments, but got %q; a node is named with --node", args[0])}
 			case node != "" && address != "":
-				return usageError{errors.New("--agent and --node both say whom to ask: write one of them")}
+				return usageError{errors.New("use either --agent or --node, not both")}
 			case plan == "":
 				return nil
 			}

@@ -133,9 +133,9 @@ func (e *explainer) check(kind, name string) (err error) {
 	recorded := e.journal != "" || !e.at.IsZero()
 	switch {
 	case kind == "node" && name != "" && e.address != "":
-		err = fmt.Errorf("--agent and %q both say whom to ask: write one of them", name)
+		err = fmt.Errorf("use either --agent or a node's name, not both: %q", name)
 	case e.journal != "" && e.address != "":
-		err = errors.New("--agent and --journal both say whom to ask: write one of them")
+		err = errors.New("use either --agent or --journal, not both")
 	case kind != "pod" && e.node != "":
 		err = errors.New("--node is the node of a pod")
 	case kind != "pod" && kind != "node" && (recorded || e.address != ""):

@@ -227,7 +227,7 @@ func printNode(out io.Writer, name string, e *serve.NodeExplanation) error {
 		fmt.Fprintf(out, "\nbatch may use %s CPU%s, by %s: %s\n", cores(s.Milli), onCPUs(s.CPUs), e.SuppressionMethod,
 			s.Reason)
 		if r := &s.Reaction; r.At != 0 {
-			fmt.Fprintf(out, "it was last given less from %s to %s, while it used %s; relief expected %s, observed %s\n",
+			fmt.Fprintf(out, "last throttled from %s to %s CPUs while it used %s; expected to free %s, freed %s\n",
 				cores(r.From), cores(r.To), cores(r.Used), cores(r.Expected), observed(r))
 		}
 	}

@@ -116,7 +116,7 @@ task of the pod waited for a CPU or its quota throttled it.`,
 			case len(args) > 1:
 				return usageError{fmt.Errorf("name one node, not %d", len(args))}
 			case len(args) == 1 && t.address != "":
-				return usageError{fmt.Errorf("--agent and %q both say whom to ask: write one of them", args[0])}
+				return usageError{fmt.Errorf("use either --agent or a node's name, not both: %q", args[0])}
 			}
 			return nil
 		}, orderNames(podOrders)),

@@ -26,8 +26,8 @@ const (
 	packedFormat = 2
 )
 
-// line is a round as it is written. Beside hundreds of pods a round is mostly what the one before was, too: a line that
-// goes on from the one before it in the file has, of the lists that are long, only what is new or different.
+// line is a round as it is written. Beside hundreds of pods a round is mostly the same as the one before. So an
+// incremental line holds only the elements of long lists that changed since the previous line of the file.
 type line struct {
 	node.Round
 	Format int  `json:",omitempty"` // of a line that is whole; 0: 1
@@ -57,7 +57,7 @@ type gone struct {
 	Samples  []string     `json:",omitempty"` // UIDs, of [interference.State.Rows]
 }
 
-// shorten makes a line that goes on from a round.
+// shorten makes a line incremental to a round.
 func shorten(r, before *node.Round) line {
 	l := line{Round: *r, GoesOn: true}
 	l.Node.Pods, l.Gone.Pods = pods.shorten(before.Node.Pods, r.Node.Pods)

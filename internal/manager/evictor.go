@@ -322,10 +322,9 @@ var sentences = map[evictbudget.Verdict]string{
 	evictbudget.NotItsOwn:  "is not evicted, because it is on another node",
 	evictbudget.NotBatch:   "is not evicted, because it is not batch",
 	evictbudget.Kept:       "is not evicted, because it says so, or because it is critical or static",
-	evictbudget.NodeSpent: "is not evicted yet, because as many pods left this node as may " +
-		"(protect.eviction.perNodePerHour)",
-	evictbudget.OwnerSpent: "is not evicted yet, because as many pods of its owner left as may",
-	evictbudget.AllSpent:   "is not evicted yet, because as many pods of the cluster left as may",
+	evictbudget.NodeSpent:  "is not evicted yet: the eviction budget of its node is used up (protect.eviction.perNodePerHour)",
+	evictbudget.OwnerSpent: "is not evicted yet: the eviction budget of its owner is used up",
+	evictbudget.AllSpent:   "is not evicted yet: the eviction budget of the cluster is used up",
 	evictbudget.Waits:      "is not evicted yet, because a PodDisruptionBudget keeps it",
 	evictbudget.Late:       "is not evicted yet, because the API server is slow",
 	evictbudget.Unrecorded: "is not evicted yet, because the eviction could not be recorded for the next leader",

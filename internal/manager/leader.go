@@ -177,7 +177,7 @@ func (l *leader) sweep(ctx context.Context) {
 	slipped, err := l.sweeper.sweep(ctx, governed)
 	if err != nil {
 		if ctx.Err() == nil {
-			l.log.Warn("pods that slipped could not be looked for", "err", err)
+			l.log.Warn("searching for batch pods without batch requests", "err", err)
 		}
 		return
 	}

@@ -27,8 +27,8 @@ type AdminOptions struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Admin is a client of the ResourceManager's administration protocol, which can what the web services cannot:
-// decommission nodes, and change many nodes in one call. Its methods may be called concurrently.
+// Admin calls the ResourceManager's administration protocol, for operations that its web services lack: to decommission
+// nodes, and to change many nodes in one call. Its methods may be called concurrently.
 type Admin struct {
 	rpc     *rpc
 	servers servers

@@ -98,7 +98,7 @@ func within(ctx context.Context, parts int, call func(context.Context) error) er
 	return call(ctx)
 }
 
-// call sends a request to the active ResourceManager. It can be sent twice, so it must be such that this is no harm.
+// call sends a request to the active ResourceManager. It may send the request twice, so the request must be idempotent.
 func (c *RM) call(ctx context.Context, r request, into any) error {
 	r.path = "/ws/v1/cluster" + r.path
 	return c.servers.try(ctx, func(ctx context.Context, base string) error { return c.do(ctx, base, r, into) }, final)
