@@ -91,6 +91,9 @@ type NodeReportStatus struct {
 	Memory *ResourceReport `json:"memory,omitempty"`
 	// Pressure is how much tasks of the node waited for resources. It is absent where the kernel does not report it (PSI).
 	Pressure *PressureReport `json:"pressure,omitempty"`
+	// ThrottledCPU is the CPU that batch pods requested and could not use, because online pods needed it: the mean of the
+	// minute before this report. It is absent while it is not known.
+	ThrottledCPU *resource.Quantity `json:"throttledCPU,omitempty"`
 	// CPUSets is the node's room for pods that request their own CPUs, by the annotation waterline.io/cpu-manager. It is
 	// absent where no pod can get any: no policy in mode Enforce allows it, or the node's CPUs are not known.
 	CPUSets *CPUSetReport `json:"cpuSets,omitempty"`

@@ -666,6 +666,11 @@ func (in *NodeReportStatus) DeepCopyInto(out *NodeReportStatus) {
 		*out = new(PressureReport)
 		**out = **in
 	}
+	if in.ThrottledCPU != nil {
+		in, out := &in.ThrottledCPU, &out.ThrottledCPU
+		x := (*in).DeepCopy()
+		*out = &x
+	}
 	if in.CPUSets != nil {
 		in, out := &in.CPUSets, &out.CPUSets
 		*out = new(CPUSetReport)

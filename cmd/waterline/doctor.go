@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -45,12 +46,12 @@ The exit code is 1 if something is bad. Notes do not count.`,
 		}
 		return d.result()
 	}
-	o.flag(c)
+	o.flag(c, formWide)
 	c.AddCommand(doctorClusterCommand())
 	return c
 }
 
-// doctor collects findings. As text they are printed at once.
+// doctor collects findings. As text they are printed at once, else at the end.
 type doctor struct {
 	out      io.Writer
 	output   *output
@@ -75,7 +76,7 @@ func (d *doctor) bad(fix, format string, args ...any)  { d.add(levelBad, fix, fo
 func (d *doctor) add(level, fix, format string, args ...any) {
 	f := finding{level, fmt.Sprintf(format, args...), fix}
 	d.findings = append(d.findings, f)
-	if d.output.data() {
+	if d.output.data() || d.output.wide() {
 		return
 	}
 	fmt.Fprintf(d.out, "%-5s %s\n", f.Level, f.What)
@@ -84,7 +85,7 @@ func (d *doctor) add(level, fix, format string, args ...any) {
 	}
 }
 
-// result prints findings for programs, and returns an error if one is bad.
+// result prints findings that were not printed yet, and returns an error if one is bad.
 func (d *doctor) result() error {
 	failed := 0
 	for _, f := range d.findings {
@@ -92,8 +93,8 @@ func (d *doctor) result() error {
 			failed++
 		}
 	}
-	if d.output.data() {
-		if err := d.output.print(d.out, d.findings, nil); err != nil {
+	if d.output.data() || d.output.wide() {
+		if err := d.output.print(d.out, d.findings, d.table); err != nil {
 			return err
 		}
 	}
@@ -101,4 +102,14 @@ func (d *doctor) result() error {
 		return fmt.Errorf("%d of the checks failed", failed)
 	}
 	return nil
+}
+
+// table prints findings one a line, with what to do beside each.
+func (d *doctor) table() error {
+	t := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "LEVEL\tFINDING\tWHAT TO DO")
+	for _, f := range d.findings {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", f.Level, f.What, orDash(f.Fix))
+	}
+	return t.Flush()
 }

@@ -60,7 +60,7 @@ pods/portforward in Waterline's namespace. It says what it could not check. The 
 		},
 	}
 	cluster.flags(c)
-	o.flag(c)
+	o.flag(c, formWide)
 	c.Flags().IntVar(&agents, "agents", agents, "how many agents to ask which files others fight over; 0: none")
 	return c
 }

@@ -113,13 +113,14 @@ type clusterStatus struct {
 	Nodes  int          `json:"nodes"`
 	States []stateCount `json:"states"` // the most frequent first
 	// Uncounted nodes are withdrawn or silent: the sums are those of the others.
-	Uncounted int            `json:"uncounted,omitempty"`
-	CPU       totals         `json:"cpu"`    // in milli-cores
-	Memory    totals         `json:"memory"` // in bytes
-	Policies  []policyStatus `json:"policies"`
-	Pools     []poolStatus   `json:"pools,omitempty"`
-	Troubles  []trouble      `json:"troubles,omitempty"`
-	Each      []nodeStatus   `json:"each"` // ordered by name
+	Uncounted    int               `json:"uncounted,omitempty"`
+	CPU          totals            `json:"cpu"`
+	Memory       totals            `json:"memory"`
+	ThrottledCPU resource.Quantity `json:"throttledCPU"`
+	Policies     []policyStatus    `json:"policies"`
+	Pools        []poolStatus      `json:"pools,omitempty"`
+	Troubles     []trouble         `json:"troubles,omitempty"`
+	Each         []nodeStatus      `json:"each"` // ordered by name
 }
 
 type stateCount struct {
@@ -127,50 +128,62 @@ type stateCount struct {
 	Nodes int    `json:"nodes"`
 }
 
-// totals are sums over the reports.
+// totals are sums over NodeReports, with their names and units.
 type totals struct {
-	Capacity int64 `json:"capacity"`
-	Online   int64 `json:"online"`
-	Batch    int64 `json:"batch"`   // batch uses so much now; agents of earlier versions do not say
-	Allowed  int64 `json:"allowed"` // batch may use so much now
-	Offered  int64 `json:"offered"`
-	Sold     int64 `json:"sold"`
+	Capacity  resource.Quantity       `json:"capacity"`
+	Online    resource.Quantity       `json:"online"`
+	Batch     resource.Quantity       `json:"batch"` // agents of earlier versions do not report it
+	Allowance resource.Quantity       `json:"allowance"`
+	Offer     v1alpha1.TierQuantities `json:"offer"`
+	Bound     v1alpha1.TierQuantities `json:"bound"`
 }
 
-func (t *totals) add(r *v1alpha1.ResourceReport, number func(*resource.Quantity) int64) {
+// amounts returns all of them.
+func (t *totals) amounts() []*resource.Quantity {
+	return []*resource.Quantity{
+		&t.Capacity, &t.Online, &t.Batch, &t.Allowance, &t.Offer.Mid, &t.Offer.Batch, &t.Bound.Mid, &t.Bound.Batch,
+	}
+}
+
+func (t *totals) add(r *v1alpha1.ResourceReport) {
 	if r == nil {
 		return
 	}
-	t.Capacity += number(&r.Capacity)
-	t.Online += number(&r.Online)
-	if r.Batch != nil {
-		t.Batch += number(r.Batch)
-	}
-	t.Allowed += number(&r.Allowance)
-	t.Offered += number(&r.Offer.Batch) + number(&r.Offer.Mid)
-	t.Sold += number(&r.Bound.Batch) + number(&r.Bound.Mid)
+	t.plus(&totals{
+		Capacity: r.Capacity, Online: r.Online, Batch: *cmp.Or(r.Batch, &resource.Quantity{}), Allowance: r.Allowance,
+		Offer: r.Offer, Bound: r.Bound,
+	})
 }
 
 func (t *totals) plus(u *totals) {
-	t.Capacity += u.Capacity
-	t.Online += u.Online
-	t.Batch += u.Batch
-	t.Allowed += u.Allowed
-	t.Offered += u.Offered
-	t.Sold += u.Sold
+	other := u.amounts()
+	for i, amount := range t.amounts() {
+		amount.Add(*other[i])
+	}
+}
+
+// sum returns the amount of all tiers.
+func sum(t *v1alpha1.TierQuantities) *resource.Quantity {
+	all := t.Mid.DeepCopy()
+	all.Add(t.Batch)
+	return &all
 }
 
 // cells returns the amounts as a table has them; dashes if nothing was reported.
-func (t *totals) cells(text func(int64) string) string {
-	if t.Capacity == 0 {
+func (t *totals) cells(text func(*resource.Quantity) string) string {
+	if t.Capacity.IsZero() {
 		return "-\t-\t-\t-\t-\t-"
 	}
 	var all []string
-	for _, amount := range []int64{t.Capacity, t.Online, t.Batch, t.Allowed, t.Offered, t.Sold} {
-		all = append(all, text(amount))
+	for _, q := range []*resource.Quantity{&t.Capacity, &t.Online, &t.Batch, &t.Allowance, sum(&t.Offer), sum(&t.Bound)} {
+		all = append(all, text(q))
 	}
 	return strings.Join(all, "\t")
 }
+
+// inCores and inGiB write a quantity of CPU and of memory.
+func inCores(q *resource.Quantity) string { return cores(q.MilliValue()) }
+func inGiB(q *resource.Quantity) string   { return gib(q.Value()) }
 
 type policyStatus struct {
 	Name    string              `json:"name"`
@@ -198,18 +211,16 @@ type trouble struct {
 
 // nodeStatus is a node as its report has it.
 type nodeStatus struct {
-	Name   string    `json:"name"`
-	Policy string    `json:"policy,omitempty"` // that governs it
-	State  string    `json:"state"`
-	Detail string    `json:"detail,omitempty"`
-	CPU    totals    `json:"cpu"`    // in milli-cores
-	Memory totals    `json:"memory"` // in bytes
-	At     time.Time `json:"at,omitzero"`
+	Name   string `json:"name"`
+	Policy string `json:"policy,omitempty"` // that governs it
+	State  string `json:"state"`
+	Detail string `json:"detail,omitempty"`
+	CPU    totals `json:"cpu"`
+	Memory totals `json:"memory"`
+	// ThrottledCPU is absent where the report does not have it.
+	ThrottledCPU *resource.Quantity `json:"throttledCPU,omitempty"`
+	Changed      time.Time          `json:"changed,omitzero"` // the report
 }
-
-// inMilli and inBytes are the numbers of a quantity of CPU and of memory.
-func inMilli(q *resource.Quantity) int64 { return q.MilliValue() }
-func inBytes(q *resource.Quantity) int64 { return q.Value() }
 
 // each returns the state of each node, ordered by name.
 func (r *inventory) each() []nodeStatus {
@@ -237,13 +248,14 @@ func (r *inventory) each() []nodeStatus {
 			s.State = cmp.Or(s.State, "no policy")
 		}
 		if report != nil {
-			s.CPU.add(report.Status.CPU, inMilli)
-			s.Memory.add(report.Status.Memory, inBytes)
+			s.CPU.add(report.Status.CPU)
+			s.Memory.add(report.Status.Memory)
+			s.ThrottledCPU = report.Status.ThrottledCPU
 			if s.State == "withdrawn" {
-				s.CPU.Offered, s.Memory.Offered = s.CPU.Sold, s.Memory.Sold // nothing new is sold
+				s.CPU.Offer, s.Memory.Offer = s.CPU.Bound, s.Memory.Bound // nothing new is sold
 			}
 			if report.Status.Changed != nil {
-				s.At = report.Status.Changed.Time
+				s.Changed = report.Status.Changed.Time
 			}
 		}
 		all = append(all, s)
@@ -265,6 +277,9 @@ func (r *inventory) status(now time.Time) *clusterStatus {
 		}
 		s.CPU.plus(&n.CPU)
 		s.Memory.plus(&n.Memory)
+		if n.ThrottledCPU != nil {
+			s.ThrottledCPU.Add(*n.ThrottledCPU)
+		}
 	}
 	for state, nodes := range states {
 		s.States = append(s.States, stateCount{state, nodes})
@@ -316,8 +331,9 @@ func (s *clusterStatus) print(out io.Writer, each bool) error {
 	}
 	fmt.Fprint(out, "\n\n")
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "\tcapacity\tonline use\tbatch use\tbatch may use\toffered\tsold\t")
-	fmt.Fprintf(t, "CPU\t%s\t\nmemory\t%s\t\n", s.CPU.cells(cores), s.Memory.cells(gib))
+	fmt.Fprintln(t, "\tcapacity\tonline use\tbatch use\tbatch may use\toffered\tsold\tthrottled now\t")
+	fmt.Fprintf(t, "CPU\t%s\t%s\t\nmemory\t%s\t-\t\n", s.CPU.cells(inCores), throttledCell(&s.CPU, &s.ThrottledCPU),
+		s.Memory.cells(inGiB))
 	if err := t.Flush(); err != nil {
 		return err
 	}
@@ -347,15 +363,23 @@ func (s *clusterStatus) print(out io.Writer, each bool) error {
 	return printTroubles(out, s.Troubles)
 }
 
+// throttledCell writes the throttled CPU of a node, or of all; a dash if it was not reported.
+func throttledCell(of *totals, q *resource.Quantity) string {
+	if q == nil || of.Capacity.IsZero() {
+		return "-"
+	}
+	return inCores(q)
+}
+
 // printNodes prints a line for each node.
 func printNodes(out io.Writer, nodes []nodeStatus) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\nNODE\tPOLICY\tSTATE\tCPUS\tONLINE\tBATCH\tBATCH MAY USE\tOFFERED\tSOLD\tMEMORY\t"+
+	fmt.Fprintln(t, "\nNODE\tPOLICY\tSTATE\tCPUS\tONLINE\tBATCH\tBATCH MAY USE\tOFFERED\tSOLD\tTHROTTLED\tMEMORY\t"+
 		"ONLINE\tBATCH\tBATCH MAY USE\tOFFERED\tSOLD\tDETAIL")
 	for i := range nodes {
 		n := &nodes[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, orDash(n.Policy), n.State, n.CPU.cells(cores),
-			n.Memory.cells(gib), n.Detail)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, orDash(n.Policy), n.State, n.CPU.cells(inCores),
+			throttledCell(&n.CPU, n.ThrottledCPU), n.Memory.cells(inGiB), n.Detail)
 	}
 	return t.Flush()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -79,7 +80,7 @@ func TestTop(t *testing.T) {
 	if !sorted(s.Each, nodeOrders, "sold") || sorted(s.Each, nodeOrders, "colour") {
 		t.Error("an order is not known, or one that does not exist is")
 	}
-	if err := topNodes(&out, s.Each); err != nil {
+	if err := topNodes(&out, s.Each, false, noon); err != nil {
 		t.Fatal(err)
 	}
 	golden.Compare(t, "testdata/cluster/top.txt", out.String())
@@ -91,7 +92,7 @@ func TestTop(t *testing.T) {
 		},
 		{
 			Namespace: "shop", Name: "encode-7", Class: model.ClassBE, Tier: model.TierBatch, CPU: 3200, Memory: 1 << 30,
-			Request: 4000, Allowed: 3500, Wait: 700, Throttled: 250,
+			Request: 4000, Allowance: 3500, Wait: 700, Throttled: 250,
 		},
 	}
 	for order, first := range map[string]string{
@@ -103,7 +104,7 @@ func TestTop(t *testing.T) {
 	}
 	sorted(pods, podOrders, "cpu")
 	out.Reset()
-	if err := topPods(&out, pods); err != nil {
+	if err := topPods(&out, pods, false); err != nil {
 		t.Fatal(err)
 	}
 	golden.Compare(t, "testdata/cluster/top-pods.txt", out.String())
@@ -167,7 +168,7 @@ func TestWatch(t *testing.T) {
 		}
 		cancel()
 		return nil, "", ctx.Err()
-	}, topPods)
+	}, func(out io.Writer, pods []serve.PodUsage) error { return topPods(out, pods, false) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/waterline-io/waterline/internal/agent/serve"
 	"github.com/waterline-io/waterline/internal/model"
@@ -22,11 +24,11 @@ import (
 var (
 	nodeOrders = []order[nodeStatus]{
 		{"name", 'n', func(a, b *nodeStatus) int { return strings.Compare(a.Name, b.Name) }},
-		{"online", 'o', func(a, b *nodeStatus) int { return cmp.Compare(b.CPU.Online, a.CPU.Online) }},
-		{"batch", 'b', func(a, b *nodeStatus) int { return cmp.Compare(b.CPU.Batch, a.CPU.Batch) }},
-		{"offered", 'f', func(a, b *nodeStatus) int { return cmp.Compare(b.CPU.Offered, a.CPU.Offered) }},
-		{"sold", 's', func(a, b *nodeStatus) int { return cmp.Compare(b.CPU.Sold, a.CPU.Sold) }},
-		{"memory", 'm', func(a, b *nodeStatus) int { return cmp.Compare(b.Memory.Online, a.Memory.Online) }},
+		{"online", 'o', func(a, b *nodeStatus) int { return b.CPU.Online.Cmp(a.CPU.Online) }},
+		{"batch", 'b', func(a, b *nodeStatus) int { return b.CPU.Batch.Cmp(a.CPU.Batch) }},
+		{"offered", 'f', func(a, b *nodeStatus) int { return sum(&b.CPU.Offer).Cmp(*sum(&a.CPU.Offer)) }},
+		{"sold", 's', func(a, b *nodeStatus) int { return sum(&b.CPU.Bound).Cmp(*sum(&a.CPU.Bound)) }},
+		{"memory", 'm', func(a, b *nodeStatus) int { return b.Memory.Online.Cmp(a.Memory.Online) }},
 	}
 	podOrders = []order[serve.PodUsage]{
 		{"cpu", 'c', func(a, b *serve.PodUsage) int { return cmp.Compare(b.CPU, a.CPU) }},
@@ -93,7 +95,9 @@ line sort. Elsewhere, and with --once or another output than text, it is shown o
 				}
 				s := r.status(time.Now())
 				return s.Each, s.headline(), nil
-			}, topNodes)
+			}, func(out io.Writer, nodes []nodeStatus) error {
+				return topNodes(out, nodes, t.output.wide(), time.Now())
+			})
 		},
 	}
 	t.flags(c, orderNames(nodeOrders))
@@ -151,7 +155,7 @@ task of the pod waited for a CPU or its quota throttled it.`,
 				err := errors.Join(getFromAgent(ctx, address, "/pods", nil, &pods),
 					getFromAgent(ctx, address, "/node", nil, &n))
 				return pods, nodeHeadline(node, &n), err
-			}, topPods)
+			}, func(out io.Writer, pods []serve.PodUsage) error { return topPods(out, pods, t.output.wide()) })
 		},
 	}
 	t.flags(c, orderNames(podOrders))
@@ -165,7 +169,7 @@ func (t *top) flags(c *cobra.Command, orders []string) {
 	c.Flags().StringVar(&t.sort, "sort", orders[0], "sort by "+either(orders))
 	_ = c.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(orders, cobra.ShellCompDirectiveNoFileComp))
 	c.Flags().BoolVar(&t.once, "once", false, "show it once")
-	t.output.flag(c)
+	t.output.flag(c, formWide)
 }
 
 // checked checks the order besides the arguments.
@@ -255,8 +259,8 @@ func footer[T any](orders []order[T], by string) string {
 // headline sums the cluster up in a line.
 func (s *clusterStatus) headline() string {
 	return fmt.Sprintf("%s, %s CPUs: online %s, batch %s of %s, offered %s, sold %s; %s", count(s.Nodes, "node"),
-		cores(s.CPU.Capacity), cores(s.CPU.Online), cores(s.CPU.Batch), cores(s.CPU.Allowed), cores(s.CPU.Offered),
-		cores(s.CPU.Sold), count(len(s.Troubles), "trouble"))
+		inCores(&s.CPU.Capacity), inCores(&s.CPU.Online), inCores(&s.CPU.Batch), inCores(&s.CPU.Allowance),
+		inCores(sum(&s.CPU.Offer)), inCores(sum(&s.CPU.Bound)), count(len(s.Troubles), "trouble"))
 }
 
 // nodeHeadline sums a node up in a line.
@@ -279,31 +283,48 @@ const barCells = 20
 
 // bar draws how a node's CPU is used: by online pods, and what is sold beside them.
 func bar(t *totals) string {
-	if t.Capacity <= 0 {
+	capacity := t.Capacity.MilliValue()
+	if capacity <= 0 {
 		return ""
 	}
-	cells := func(milli int64) int { return int((milli*barCells + t.Capacity/2) / t.Capacity) }
-	online := min(cells(t.Online), barCells)
-	sold := min(cells(t.Sold), barCells-online)
+	cells := func(q *resource.Quantity) int { return int((q.MilliValue()*barCells + capacity/2) / capacity) }
+	online := min(cells(&t.Online), barCells)
+	sold := min(cells(sum(&t.Bound)), barCells-online)
 	return strings.Repeat("#", online) + strings.Repeat("=", sold) + strings.Repeat(".", barCells-online-sold)
 }
 
-// topNodes prints a line for each node.
-func topNodes(out io.Writer, nodes []nodeStatus) error {
+// topNodes prints a line for each node; wide: with the policy, what is throttled, and how old the report is.
+func topNodes(out io.Writer, nodes []nodeStatus, wide bool, now time.Time) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NODE\tSTATE\tCPU: # ONLINE = SOLD\tCPUS\tONLINE\tBATCH\tMAY USE\tOFFERED\tSOLD\tMEMORY\tONLINE\t"+
+	fmt.Fprint(t, "NODE\tSTATE\tCPU: # ONLINE = SOLD\tCPUS\tONLINE\tBATCH\tMAY USE\tOFFERED\tSOLD\tMEMORY\tONLINE\t"+
 		"BATCH\tMAY USE\tOFFERED\tSOLD")
+	if wide {
+		fmt.Fprint(t, "\tTHROTTLED CPU\tPOLICY\tREPORTED\tDETAIL")
+	}
+	fmt.Fprintln(t)
 	for i := range nodes {
 		n := &nodes[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", n.Name, n.State, bar(&n.CPU), n.CPU.cells(cores), n.Memory.cells(gib))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s", n.Name, n.State, bar(&n.CPU), n.CPU.cells(inCores), n.Memory.cells(inGiB))
+		if wide {
+			reported := "-"
+			if !n.Changed.IsZero() {
+				reported = duration.HumanDuration(now.Sub(n.Changed)) + " ago"
+			}
+			fmt.Fprintf(t, "\t%s\t%s\t%s\t%s", throttledCell(&n.CPU, n.ThrottledCPU), orDash(n.Policy), reported, n.Detail)
+		}
+		fmt.Fprintln(t)
 	}
 	return t.Flush()
 }
 
-// topPods prints a line for each pod.
-func topPods(out io.Writer, pods []serve.PodUsage) error {
+// topPods prints a line for each pod; wide: with the age of what was measured.
+func topPods(out io.Writer, pods []serve.PodUsage, wide bool) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "POD\tCLASS\tCPU\tREQUEST\tMAY USE\tWEIGHT\tWAITS\tTHROTTLED\tMEMORY")
+	fmt.Fprint(t, "POD\tCLASS\tCPU\tREQUEST\tMAY USE\tWEIGHT\tWAITS\tTHROTTLED\tMEMORY")
+	if wide {
+		fmt.Fprint(t, "\tMEASURED")
+	}
+	fmt.Fprintln(t)
 	for i := range pods {
 		p := &pods[i]
 		class := string(p.Class)
@@ -311,14 +332,18 @@ func topPods(out io.Writer, pods []serve.PodUsage) error {
 			class += " " + string(p.Tier)
 		}
 		allowed, weight := "-", "-"
-		if p.Allowed > 0 {
-			allowed = cores(p.Allowed)
+		if p.Allowance > 0 {
+			allowed = cores(p.Allowance)
 		}
 		if p.Weight > 0 {
 			weight = fmt.Sprint(p.Weight)
 		}
-		fmt.Fprintf(t, "%s/%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Namespace, p.Name, class, cores(p.CPU), cores(p.Request),
+		fmt.Fprintf(t, "%s/%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", p.Namespace, p.Name, class, cores(p.CPU), cores(p.Request),
 			allowed, weight, thousandths(p.Wait), thousandths(p.Throttled), gib(p.Memory))
+		if wide {
+			fmt.Fprintf(t, "\t%s ago", duration.HumanDuration(p.Age))
+		}
+		fmt.Fprintln(t)
 	}
 	return t.Flush()
 }

@@ -195,6 +195,7 @@ func (a *Agent) round(now time.Time, reason bool) {
 	a.log.Report("allowances", a.store.Allowances.Write(&r.Node, &r.Policy, &r.Plan))
 	if r.Plan.Report.Write {
 		r.Plan.Report.Pressure = a.recorder.Pressure(a.machine.Load())
+		r.Plan.Report.Throttled = a.recorder.Throttled(a.machine.Load())
 	}
 	a.delivery.Post(&r.Node, &r.Plan)
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -309,5 +310,36 @@ func TestPages(t *testing.T) {
 			to++
 		}
 		golden.Compare(t, file, strings.Join(lines[:from], "")+convert.Table(keys)+strings.Join(lines[to:], ""))
+		totals := totalsOf(keys)
+		if !strings.Contains(strings.Join(strings.Fields(string(content)), " "), totals) {
+			t.Errorf("%s does not say %q", page, totals)
+		}
+		comparison, err := os.ReadFile("../../docs/comparison.md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if row := fmt.Sprintf("](%s.md#keys) | %s |", page, counts(keys, " | ")); !strings.Contains(string(comparison), row) {
+			t.Errorf("comparison.md does not say %q", row)
+		}
 	}
+}
+
+// totalsOf says how many keys of a table are covered, and how.
+func totalsOf(keys []convert.Key) string {
+	n := strings.Split(counts(keys, " "), " ")
+	return fmt.Sprintf("Of %s keys, %s have an equal, %s a nearest, and %s none.", n[0], n[1], n[2], n[3])
+}
+
+// counts returns the number of keys, and of those with each cover.
+func counts(keys []convert.Key, between string) string {
+	of, all := map[convert.Cover]int{}, 0
+	for _, k := range keys {
+		of[k.Cover] += len(k.Names)
+		all += len(k.Names)
+	}
+	var text []string
+	for _, n := range []int{all, of[convert.Equal], of[convert.Nearest], of[convert.None]} {
+		text = append(text, strconv.Itoa(n))
+	}
+	return strings.Join(text, between)
 }

@@ -200,5 +200,6 @@ type Report struct {
 	Evict       *Eviction     // batch pod that should leave the node; nil: none
 	Unrestored  int64         // files that Waterline wrote in mode Enforce and has still to restore in another mode
 	Pressure    *NodePressure `json:"-"` // nil: it is not known
+	Throttled   *int64        `json:"-"` // CPU that batch pods requested and could not use, in milli-cores; nil: not known
 	Write       bool          // it is to be written now
 }

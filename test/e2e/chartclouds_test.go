@@ -178,6 +178,15 @@ func TestAPIChartPlaces(t *testing.T) {
 	if p := manager(); p.HostNetwork || p.Affinity.PodAntiAffinity == nil {
 		t.Errorf("by default the manager has host network %v and the affinity %v", p.HostNetwork, p.Affinity)
 	}
+	for affinity, want := range map[string]bool{`{}`: true, `{"nodeAffinity":{}}`: false} {
+		for _, document := range rendered(t, "Deployment", "--set", "scheduler.enabled=true", "--set-json",
+			"scheduler.affinity="+affinity) {
+			p := podSpec(t, document)
+			if p.Containers[0].Name == "scheduler" && (p.Affinity.PodAntiAffinity != nil) != want {
+				t.Errorf("with the value %s, the scheduler has the affinity %v", affinity, p.Affinity)
+			}
+		}
+	}
 	p := manager("--set", "manager.hostNetwork=true", "--set-json", `manager.affinity={"nodeAffinity":{}}`,
 		"--set", "manager.evictions.all=7,manager.evictions.perOwner=2,manager.evictions.period=30m")
 	if !p.HostNetwork || p.DNSPolicy != corev1.DNSClusterFirstWithHostNet || p.Affinity.PodAntiAffinity != nil {

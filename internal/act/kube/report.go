@@ -34,7 +34,7 @@ func (r *Reports) Write(ctx context.Context, uid string, report model.Report) er
 		"policy": report.Policy, "policyGeneration": report.Generation, "mode": report.Mode, "selling": nil,
 		"unsupported": report.Unsupported, "faults": shortened(report.Faults), "cpu": nil, "memory": nil,
 		"pressure": nil, "cpuSets": nil, "hot": nil, "harmSignal": nil, "eviction": nil, "unrestored": nil,
-		"starved": shortened(report.Starved),
+		"throttledCPU": nil, "starved": shortened(report.Starved),
 		"changed": time.Now().UTC().Format(time.RFC3339),
 	}
 	if report.Harm != "" {
@@ -64,6 +64,9 @@ func (r *Reports) Write(ctx context.Context, uid string, report model.Report) er
 	}
 	if p := report.Pressure; p != nil {
 		status["pressure"] = v1alpha1.PressureReport{CPU: int32(p.CPU), Memory: int32(p.Memory), IO: int32(p.IO)}
+	}
+	if milli := report.Throttled; milli != nil {
+		status["throttledCPU"] = resource.NewMilliQuantity(*milli, resource.DecimalSI)
 	}
 	if room := report.CPUs; room != nil {
 		status["cpuSets"] = cpuSetReport(room)

@@ -122,3 +122,41 @@ func TestPressureOfReport(t *testing.T) {
 		}
 	}
 }
+
+// TestThrottledOfReport checks that a report has the mean of a minute of what batch requests beyond its limit, and
+// nothing where less than half of a minute was measured.
+func TestThrottledOfReport(t *testing.T) {
+	slack := &model.Slack{}
+	slack.CPU.Bound, slack.CPU.Use.Unsold = model.TierAmounts{Mid: 500, Batch: 2000}, 300
+	for name, c := range map[string]struct {
+		seconds int
+		limit   *model.Suppression // in every second second
+		want    int64              // -1: nothing
+	}{
+		"limited half of the time": {60, &model.Suppression{Milli: 800}, 1000},
+		"limited to more":          {60, &model.Suppression{Milli: 4000}, 0},
+		"not limited":              {60, nil, 0},
+		"ten seconds":              {10, &model.Suppression{Milli: 800}, -1},
+	} {
+		var r Recorder
+		l := &model.Load{}
+		for i := range c.seconds {
+			l.Clock = time.Hour + time.Duration(i)*time.Second
+			plan := &model.Plan{Slack: slack}
+			if i%2 == 0 {
+				plan.Suppress = c.limit
+			}
+			r.Measured(l, nil, plan)
+		}
+		got := int64(-1)
+		if milli := r.Throttled(l); milli != nil {
+			got = *milli
+		}
+		if got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+	if (&Recorder{}).Throttled(nil) != nil {
+		t.Error("something is known before the first measurement")
+	}
+}

@@ -3,6 +3,7 @@
 package metrics
 
 import (
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -45,6 +46,20 @@ func (r *Recorder) Pressure(l *model.Load) *model.NodePressure {
 		return nil
 	}
 	return r.figures.waited(l.Clock)
+}
+
+// Throttled returns the CPU that batch pods requested and could not use in the last minute, in milli-cores; nil while
+// that is not known. The load is as of [Recorder.Pressure].
+func (r *Recorder) Throttled(l *model.Load) *int64 {
+	if l == nil {
+		return nil
+	}
+	mean, ok := r.figures.suppressed.mean(&r.figures.at, l.Clock, time.Minute)
+	if !ok {
+		return nil
+	}
+	milli := max(int64(math.Round(1000*mean)), 0)
+	return &milli
 }
 
 // Audit records a complete comparison of plan and kernel.

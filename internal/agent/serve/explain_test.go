@@ -59,7 +59,7 @@ func TestPods(t *testing.T) {
 	want := []PodUsage{
 		{
 			Namespace: "shop", Name: "job-0", Class: model.ClassBE, Tier: model.TierBatch, CPU: 3000, Memory: 1 << 20,
-			Request: 4000, Allowed: 3500, Wait: 7, Throttled: 200, Age: time.Second,
+			Request: 4000, Allowance: 3500, Wait: 7, Throttled: 200, Age: time.Second,
 		},
 		{
 			Namespace: "shop", Name: "web-0", Class: web.Class, CPU: 1500, Memory: 1 << 20, Request: 2000, Weight: 4096,

@@ -11,18 +11,18 @@ import (
 // PodUsage is what a pod uses now, beside what it requests and may use. The agent serves all of them as GET /pods,
 // ordered by namespace and name.
 type PodUsage struct {
-	Namespace string
-	Name      string
-	Class     model.Class
-	Tier      model.Tier    `json:",omitempty"`
-	CPU       int64         // usage, in milli-cores
-	Memory    int64         // working set, in bytes
-	Request   int64         // CPU request, of batch CPU for a batch pod, in milli-cores
-	Weight    int64         // in shares; 0: the kubelet's
-	Allowed   int64         // of a limited batch pod, the CPU that it may use, in milli-cores; 0: not limited
-	Wait      int64         // part of the time in which some task of it waited for a CPU, in thousandths
-	Throttled int64         // part of the CFS periods in which its quota throttled it, in thousandths
-	Age       time.Duration // of the usage
+	Namespace string        `json:"namespace"`
+	Name      string        `json:"name"`
+	Class     model.Class   `json:"class"`
+	Tier      model.Tier    `json:"tier,omitempty"`
+	CPU       int64         `json:"cpu"`       // usage, in milli-cores
+	Memory    int64         `json:"memory"`    // working set, in bytes
+	Request   int64         `json:"request"`   // CPU request, of batch CPU for a batch pod, in milli-cores
+	Weight    int64         `json:"weight"`    // in shares; 0: the kubelet's
+	Allowance int64         `json:"allowance"` // of a limited batch pod, the CPU that it may use; 0: not limited
+	Wait      int64         `json:"wait"`      // part of the time in which some task of it waited for a CPU, in thousandths
+	Throttled int64         `json:"throttled"` // part of the CFS periods in which its quota throttled it, in thousandths
+	Age       time.Duration `json:"age"`       // of the usage, in nanoseconds
 }
 
 // pods returns the usage of the pods that were measured.
@@ -55,7 +55,7 @@ func (v view) pods() []PodUsage {
 		}
 		if s := v.Plan.Suppress; s != nil {
 			part, _ := s.Part(u.UID)
-			pod.Allowed = part.Milli
+			pod.Allowance = part.Milli
 		}
 		all = append(all, pod)
 	}
