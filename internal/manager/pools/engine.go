@@ -41,6 +41,7 @@ const (
 type engine struct {
 	spec     *v1alpha1.YARNSpec
 	secret   map[string][]byte
+	secure   bool // the manager logs in with Kerberos
 	rm       *yarn.RM
 	nm       *yarn.NM
 	peers    *peers // of nm
@@ -63,6 +64,7 @@ func newEngine(
 ) (e *engine, reason string, err error) {
 	e = &engine{spec: spec.DeepCopy(), secret: secret}
 	auth, base, err := identity(spec, secret, d)
+	e.secure = auth.Kerberos != nil
 	if err == nil {
 		auth, err = auth.Shared() // the KDC gets one login for all clients
 	}

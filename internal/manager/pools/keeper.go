@@ -47,6 +47,7 @@ type keeper struct {
 	logged     map[string]string       // by message: the error in the log
 	watched    map[string]pool.History // by node: what it had for workers
 	workers    int                     // of the round before
+	demand     demand                  // of applications
 
 	mu     sync.Mutex
 	shown  shown                // for the metrics

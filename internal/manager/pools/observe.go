@@ -117,6 +117,8 @@ func (r *round) observe(ctx context.Context) {
 	for _, pl := range r.places {
 		r.in.Workers = append(r.in.Workers, *pl.worker)
 	}
+	r.followDemand(ctx)
+	r.reportBarred()
 	r.readBack()
 }
 
@@ -370,6 +372,7 @@ func (r *round) fill(pl *place, on map[string]int) {
 	w.Cordoned = known && n.Closed(r.tolerations())
 	w.Room = r.p.Spec.Replicas != nil || n.Room(r.read.Floor.Plus(r.read.Overhead).Plus(r.read.Beside))
 	w.Unsold = pl.pod == nil && !r.sold()
+	w.Barred = r.barred()
 	floor, ceiling := r.in.Settings.Floor, pool.Size{}
 	if pl.pod != nil {
 		if own, most := r.bounds(pl.pod); own != (pool.Size{}) {
@@ -392,7 +395,8 @@ func (r *round) fill(pl *place, on map[string]int) {
 	switch p := pl.pod; {
 	case p != nil && !p.over:
 		w.Pod = &pool.Pod{
-			Started: p.started, Deleting: p.deleting || w.Cordoned, Evicted: known && n.Evict == p.uid, Marks: p.marks,
+			Created: p.created, Started: p.started, Deleting: p.deleting || w.Cordoned,
+			Evicted: known && n.Evict == p.uid, Marks: p.marks,
 			Outdated: p.template != "" && p.template != r.template(),
 		}
 		if ceiling != (pool.Size{}) {
