@@ -25,6 +25,8 @@ const (
 	patience = time.Minute
 	// recoverCrew is for how long a coordinator does not list a worker before its pod is replaced. Nothing runs in it.
 	recoverCrew = 5 * time.Minute
+	// lookWithin bounds how long a coordinator that does not answer delays a round.
+	lookWithin = 5 * time.Second
 	// restFor is for how long it counts that a worker is active, if nothing is to happen to it. Hundreds of workers would
 	// be asked in each round otherwise.
 	restFor = 10 * time.Second

@@ -14,8 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	actyarn "github.com/waterline-io/waterline/internal/act/yarn"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/observe/kube"
+	observeyarn "github.com/waterline-io/waterline/internal/observe/yarn"
+	"github.com/waterline-io/waterline/internal/yarn"
 )
 
 // keeper carries out one pool, in rounds.
@@ -32,27 +35,24 @@ type keeper struct {
 	reports    []string                   // the content of the pool's reports
 	unreported error                      // why they could not be written last; nil: they were
 	written    time.Time                  // when the status was written last
-	engine     *engine                    // nil: there is none, or another is needed
+	observer   observeyarn.Observer       // of the YARN cluster
+	actor      actyarn.Actor              // the same
+	endpoint   yarn.Endpoint              // that the clients of the two are made for
+	readLabels bool                       // the labels of nodes are to be read in the next round
 	crew       *crewEngine                // the same for a pool whose workers have one size
 	unprepared error                      // why the objects beside the pods are not as they should be; nil: they are
 	applied    string                     // what the objects beside the pods were made from
 	secret     map[string][]byte          // of the pool, as read last
 	secretName string
 	secretRead time.Time
-	unread     map[string]bool         // hosts whose entry in the exclude file changed, and may not have been read
-	readTried  time.Time               // while unread is nil: when the ResourceManager was last asked to read the file
-	readErr    error                   // and what came of it
 	unsettled  map[string]time.Time    // by worker: since when what the ResourceManager shows of it is not true
 	warned     map[string]string       // by condition: what the last event said
 	logged     map[string]string       // by message: the error in the log
 	watched    map[string]pool.History // by node: what it had for workers
 	workers    int                     // of the round before
 
-	mu     sync.Mutex
-	shown  shown                // for the metrics
-	asked  map[string]asked     // resizes by worker
-	heard  map[string]time.Time // by worker: the time that the ResourceManager was told in this round, and confirmed
-	silent map[string]silence   // by worker: NodeManagers that did not answer
+	mu    sync.Mutex
+	shown shown // for the metrics
 }
 
 func newKeeper(c *Controller, namespace, name string) *keeper {
@@ -129,14 +129,9 @@ func (k *keeper) round(ctx context.Context) bool {
 		if k.complain(ctx, "the workers of a pool could not be read", err); err != nil {
 			return true
 		}
-		k.uid, k.status, k.saved, k.unread, k.warned = p.UID, status, status.DeepCopy(), nil, map[string]string{}
-		if k.engine != nil {
-			k.engine.doubt = true
-		}
-		k.readTried = time.Time{}
-		k.mu.Lock()
-		k.asked = nil
-		k.mu.Unlock()
+		k.uid, k.status, k.saved, k.warned = p.UID, status, status.DeepCopy(), map[string]string{}
+		cluster := k.observer.Cluster // the rest that these know is of another pool
+		k.observer, k.actor = observeyarn.Observer{Cluster: cluster}, actyarn.Actor{Cluster: cluster}
 	}
 	var t trouble
 	read, err := kube.ReadWorkerPool(p)
@@ -198,12 +193,11 @@ type round struct {
 	nodes map[string]Node
 	t     *trouble
 
-	view     *view // nil: no ResourceManager answered
-	excluded map[string]bool
-	places   []place
-	in       pool.Input
-	steps    []pool.Step
-	opening  pool.Opening
+	state   observeyarn.State
+	places  []place
+	in      pool.Input
+	tally   pool.Tally
+	opening pool.Opening
 	// unsettled are workers that were left out of the decision, because what the ResourceManager shows is not true yet.
 	unsettled map[string]bool
 	crew      *crewRound // nil: the workers are NodeManagers
@@ -220,7 +214,11 @@ type place struct {
 	labelled string
 	node     string
 	pod      *podRow
-	index    int // in the pool; -1: it is one too many
+	index    int           // in the pool; -1: it is one too many
+	settled  bool          // what the ResourceManager shows of it is true
+	asks     pool.Question // to its NodeManager
+	step     pool.Step
+	err      error // of the step
 }
 
 // trouble collects what goes wrong in a round, by condition.

@@ -45,7 +45,7 @@ func (w Windows) Figures(size func(rest model.Amount) Size) Figures {
 // target returns the total that a NodeManager is to have now. CPU and memory each follow the node.
 func (r *round) target(m *Manager) Size {
 	// A ceiling that was lowered holds for what starts from now on.
-	r.set.Ceiling = r.set.Ceiling.or(m.Used.and(r.limit()))
+	r.set.Ceiling = r.set.Ceiling.Or(m.Used.And(r.limit()))
 	f, c, step := r.set.Floor, r.set.Ceiling, r.set.Step
 	total := Size{
 		MemoryMiB: steady(m.Total.MemoryMiB, f.MemoryMiB, c.MemoryMiB, step.MemoryMiB),
@@ -53,8 +53,8 @@ func (r *round) target(m *Manager) Size {
 	}
 	may := r.mayGrow()
 	want := Size{MemoryMiB: r.memory(total.MemoryMiB, may), VCores: r.vcores(total.VCores, m.Used.VCores, may)}
-	want = want.or(r.kept(m))
-	if !total.fits(want) {
+	want = want.Or(r.kept(m))
+	if !total.Fits(want) {
 		r.shrinks()
 	}
 	return want

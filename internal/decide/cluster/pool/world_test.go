@@ -121,19 +121,19 @@ func (w *world) second(p *place) {
 	}
 	p.silence = time.Time{}
 	p.jobs = slices.DeleteFunc(p.jobs, func(j job) bool { return !w.now.Before(j.ends) })
-	for m.State == running && p.demand > len(p.jobs) && p.size(len(p.jobs)+1).fits(m.Total) && !w.silent {
-		if m.Label != w.set.Label && !p.size(len(p.jobs)+1).fits(w.set.Floor) && w.now.Sub(p.bared) > 4*time.Second {
+	for m.State == running && p.demand > len(p.jobs) && p.size(len(p.jobs)+1).Fits(m.Total) && !w.silent {
+		if m.Label != w.set.Label && !p.size(len(p.jobs)+1).Fits(w.set.Floor) && w.now.Sub(p.bared) > 4*time.Second {
 			w.t.Errorf("%s: more than the floor lands on %s, whose label is %q", w.now.Sub(w.start), p.Name, m.Label)
 		}
 		p.jobs = append(p.jobs, job{w.now, w.now.Add(p.takes)})
 	}
 	if u := p.Pod.Marks.Until; p.guard && !u.IsZero() && !w.now.Before(u) {
-		for !p.size(len(p.jobs)).fits(p.Pod.Marks.Into) {
+		for !p.size(len(p.jobs)).Fits(p.Pod.Marks.Into) {
 			w.kill(p, 1)
 		}
 	}
 	if due := !p.deadline.IsZero() && !w.now.Before(p.deadline); due && m.State == running && !w.dead {
-		for !p.size(len(p.jobs)).fits(m.Total) {
+		for !p.size(len(p.jobs)).Fits(m.Total) {
 			w.kill(p, 1)
 		}
 	}
@@ -171,7 +171,7 @@ func (w *world) register(p *place) {
 	if p.full != (Size{}) {
 		m.Total, p.full = p.full, Size{}
 	}
-	if p.excluded && p.read || !w.set.Floor.fits(m.Total) && p.size(len(p.jobs)) == (Size{}) {
+	if p.excluded && p.read || !w.set.Floor.Fits(m.Total) && p.size(len(p.jobs)) == (Size{}) {
 		m.State, p.up = "SHUTDOWN", false
 		w.early += len(p.jobs)
 		p.jobs = nil
