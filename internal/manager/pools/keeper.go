@@ -2,6 +2,7 @@ package pools
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -134,21 +135,23 @@ func (k *keeper) round(ctx context.Context) bool {
 		k.observer, k.actor = observeyarn.Observer{Cluster: cluster}, actyarn.Actor{Cluster: cluster}
 	}
 	var t trouble
-	read, err := kube.ReadWorkerPool(p)
+	used, read, err := k.usable(p)
 	if err != nil {
 		t.add(v1alpha1.ConditionReady, "Invalid", err)
+	}
+	if used == nil {
 		if p.DeletionTimestamp != nil && !k.hasPods(p) { // nobody can correct it any more
 			t.add(v1alpha1.ConditionStepsFailed, "FinalizerFailed", k.release(ctx, p))
 		}
 		k.report(ctx, now, p, nil, &t)
 		return true
 	}
-	if done, err := k.finalize(ctx, p); err != nil {
-		t.add(v1alpha1.ConditionStepsFailed, "FinalizerFailed", err)
+	if done, failed := k.finalize(ctx, p); failed != nil {
+		t.add(v1alpha1.ConditionStepsFailed, "FinalizerFailed", failed)
 	} else if done {
 		return true
 	}
-	r := &round{k: k, now: now, p: p, read: read, nodes: nodes, t: &t}
+	r := &round{k: k, now: now, p: used, read: read, invalid: err != nil, nodes: nodes, t: &t}
 	if kind := r.kind(); kind != nil {
 		r.runCrew(ctx, kind)
 		k.workers = len(r.places)
@@ -163,6 +166,25 @@ func (k *keeper) round(ctx context.Context) bool {
 	r.act(ctx)
 	k.report(ctx, now, p, r, &t)
 	return true
+}
+
+// usable returns a pool with the spec to go by: its own, or the last one that could be used, with the error of its own.
+// nil: there is none.
+func (k *keeper) usable(p *v1alpha1.WorkerPool) (*v1alpha1.WorkerPool, kube.WorkerPool, error) {
+	read, err := kube.ReadWorkerPool(p)
+	if err == nil {
+		return p, read, nil
+	}
+	last := p.DeepCopy()
+	last.Spec = v1alpha1.WorkerPoolSpec{}
+	if json.Unmarshal([]byte(k.status.ValidSpec), &last.Spec) != nil {
+		return nil, read, err
+	}
+	if read, bad := kube.ReadWorkerPool(last); bad == nil {
+		return last, read, fmt.Errorf("the pool goes on by its last valid spec: its workers shrink and drain, none grows, "+
+			"and no pod is made; correct the spec: %w", err)
+	}
+	return nil, read, err
 }
 
 // hasPods reports whether the pool has pods.
@@ -190,6 +212,8 @@ type round struct {
 	now   time.Time
 	p     *v1alpha1.WorkerPool
 	read  kube.WorkerPool
+	// invalid means that the spec is an earlier one, because the present one cannot be used.
+	invalid bool
 	nodes map[string]Node
 	t     *trouble
 

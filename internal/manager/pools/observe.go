@@ -49,7 +49,7 @@ func Settings(p *kube.WorkerPool, label string) pool.Settings {
 // settings returns the pool's settings for the decision.
 func (r *round) settings() pool.Settings {
 	s := Settings(&r.read, r.p.Spec.YARN.Label.Name)
-	s.Graceful = r.graceful()
+	s.Graceful, s.Invalid = r.graceful(), r.invalid
 	return s
 }
 

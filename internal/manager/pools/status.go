@@ -41,6 +41,9 @@ func (k *keeper) report(ctx context.Context, now time.Time, p *v1alpha1.WorkerPo
 	t.add(v1alpha1.ConditionStepsFailed, "ApplyFailed", k.unreported)
 	if r != nil {
 		gone = r.summarize(&next)
+		if !r.invalid {
+			next.ValidSpec = specText(&p.Spec)
+		}
 		next.Selector, next.Replicas = v1alpha1.LabelPool+"="+p.Name, 0
 		for i := range r.places {
 			if pod := r.places[i].pod; pod != nil && !pod.over {
@@ -80,6 +83,15 @@ func (k *keeper) report(ctx context.Context, now time.Time, p *v1alpha1.WorkerPo
 	if k.written = now; k.unreported == nil {
 		k.saved = next.DeepCopy()
 	}
+}
+
+// specText returns a spec as the status keeps it.
+func specText(s *v1alpha1.WorkerPoolSpec) string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return "" // all of it was read from JSON
+	}
+	return string(text)
 }
 
 // withoutNumbers returns a status without what changes all the time.
@@ -357,7 +369,7 @@ func statusPatch(s *v1alpha1.WorkerPoolStatus) map[string]any {
 		"observedGeneration": s.ObservedGeneration, "replicas": s.Replicas, "selector": s.Selector,
 		"reports": s.Reports, "wanted": s.Wanted, "active": s.Active, "leaving": s.Leaving,
 		"containers": s.Containers, "total": s.Total, "used": s.Used, "workers": s.Workers, "conditions": s.Conditions,
-		"resourceManager": s.ResourceManager, "next": s.Next,
+		"resourceManager": s.ResourceManager, "next": s.Next, "validSpec": s.ValidSpec,
 	}
 	return patch
 }

@@ -91,9 +91,9 @@ func steady(total, floor, ceiling, step int64) int64 {
 }
 
 // mayGrow reports whether a worker may take a step up: its node was watched for the window, the last step has had time
-// to prove harmless, and a window or more has passed since the worker last shrank.
+// to prove harmless, a window or more has passed since the worker last shrank, and the spec of the pool can be used.
 func (r *round) mayGrow() bool {
-	return r.w.Figures.Watched && r.marks.Until.IsZero() && r.in.Now.Sub(r.marks.Grown) >= r.set.Pause &&
+	return !r.set.Invalid && r.w.Figures.Watched && r.marks.Until.IsZero() && r.in.Now.Sub(r.marks.Grown) >= r.set.Pause &&
 		r.in.Now.Sub(r.marks.Shrunk) >= max(r.marks.Hold, r.set.Window)
 }
 

@@ -39,6 +39,9 @@ type Settings struct {
 	CoolDown       time.Duration // before the name of a worker is used again
 	Attempts       int           // a worker that failed this many times in a row is given up for a while ([Retry])
 	Graceful       bool          // the exclude file of the ResourceManager can be written
+	// Invalid means that the spec of the pool cannot be used, and these are of an earlier one: workers are resized and
+	// drained as before, but none grows, and no pod is made or replaced.
+	Invalid bool
 }
 
 // Input is what was observed.
@@ -323,6 +326,8 @@ func (r *round) absent(wanted bool) Step {
 		return Step{Phase: Terminated, Verb: Wait, Why: NotWanted}
 	case w.Attempts >= r.set.Attempts && r.in.Now.Sub(w.Ended) < Retry(w.Attempts-r.set.Attempts):
 		return Step{Phase: Quarantined, Verb: Wait, Why: TooManyAttempts, Text: w.Stray}
+	case r.set.Invalid:
+		return Step{Phase: Terminated, Verb: Wait, Why: SpecInvalid}
 	case w.Cordoned:
 		return Step{Phase: Terminated, Verb: Wait, Why: NodeCordoned}
 	case !w.Room:

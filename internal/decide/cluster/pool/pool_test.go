@@ -87,6 +87,9 @@ func (w *world) command(words []string) error {
 	case "plain":
 		w.set.Graceful = false
 		return nil
+	case "invalid", "valid":
+		w.set.Invalid = words[0] == "invalid"
+		return nil
 	case "run":
 		w.run(int(n(1)))
 		return nil
