@@ -49,6 +49,7 @@ type WorkerPoolList struct {
 // +kubebuilder:validation:XValidation:rule="[has(self.yarn), has(self.trino), has(self.impala)].filter(x, x).size() == 1",message="write exactly one of spec.yarn, spec.trino and spec.impala"
 // +kubebuilder:validation:XValidation:rule="has(self.yarn) || !has(self.size.ceiling) && duration(self.size.pause) == duration('30s')",message="size.ceiling and size.pause are for yarn: a worker of trino or impala has one size, size.floor, all its life; change the number of workers instead"
 // +kubebuilder:validation:XValidation:rule="has(self.yarn) || quantity(string(self.size.step.cpu)).compareTo(quantity('1')) == 0 && quantity(string(self.size.step.memory)).compareTo(quantity('2Gi')) == 0",message="size.step is for yarn: a worker of trino or impala has one size, size.floor, all its life"
+// +kubebuilder:validation:XValidation:rule="has(self.yarn) || self.size.demand == 'Ignore'",message="size.demand: Follow is for yarn: leave it out"
 // +kubebuilder:validation:XValidation:rule="has(self.yarn) || quantity(string(self.size.floor.cpu)).compareTo(quantity('100m')) >= 0 && quantity(string(self.size.floor.memory)).compareTo(quantity('1Gi')) >= 0",message="size.floor must be 100m CPU and 1Gi of memory at least: all of it is for the worker's process"
 type WorkerPoolSpec struct {
 	// YARN makes the workers NodeManagers. Write exactly one of yarn, trino and impala.
@@ -155,6 +156,14 @@ type YARNSpec struct {
 	// and the guard. Default 100m CPU and 1Gi memory.
 	// +kubebuilder:default={cpu: "100m", memory: "1Gi"}
 	Overhead ResourceSpec `json:"overhead,omitempty"`
+	// ContainerExecutor says as whom containers run: Default, all of them as the user of the NodeManager, or Linux, as the
+	// users of their applications, by Hadoop's LinuxContainerExecutor, whose program must be in the image. With Linux, the
+	// worker can gain the capabilities that this program needs, and the guard runs as root with KILL, SYS_PTRACE and
+	// DAC_OVERRIDE, so the namespace must admit such pods (pod-security.kubernetes.io/enforce: privileged). It must be
+	// written where the Secret of authSecret has a principal: on a secure cluster, containers that run as one user can
+	// read the files and the tokens of all others, and without this field no pod is made. Otherwise, the executor is that
+	// of configMap and properties.
+	ContainerExecutor ContainerExecutor `json:"containerExecutor,omitempty"`
 	// Guard is the sidecar that ends containers when they exceed what their worker may use and nobody else does it in
 	// time, or when memory is about to run out. Default: one with the image that the manager's flag --guard-image names;
 	// without that flag, none.
@@ -192,11 +201,17 @@ type GuardSpec struct {
 	// +kubebuilder:validation:Minimum=50
 	// +kubebuilder:validation:Maximum=100
 	HardMemoryPercent *int32 `json:"hardMemoryPercent,omitempty"`
-	// LinuxContainerExecutor says that containers run as other users than the NodeManager. The guard then runs as root,
-	// with the capabilities KILL, SYS_PTRACE and DAC_OVERRIDE and no other, so the namespace must admit such pods
-	// (pod-security.kubernetes.io/enforce: privileged). Default false.
-	LinuxContainerExecutor bool `json:"linuxContainerExecutor,omitempty"`
 }
+
+// ContainerExecutor says as whom a NodeManager runs containers.
+// +kubebuilder:validation:Enum=Default;Linux
+type ContainerExecutor string
+
+// The executors of containers.
+const (
+	ExecutorDefault ContainerExecutor = "Default" // all containers run as the user of the NodeManager
+	ExecutorLinux   ContainerExecutor = "Linux"   // containers run as the users of their applications
+)
 
 // NodeLabelSpec is a node label of YARN.
 type NodeLabelSpec struct {
@@ -230,7 +245,25 @@ type WorkerSizeSpec struct {
 	// Follow is how a worker follows its node between floor and ceiling.
 	// +kubebuilder:default={}
 	Follow FollowSpec `json:"follow,omitempty"`
+	// Demand says whether workers run only while applications wait for them or run on them. It is for yarn, with the
+	// CapacityScheduler. With Follow, a worker comes when something waits for the pool's label, and leaves when for
+	// follow.window nothing waited and it ran nothing. While the demand is not known, workers that run stay; after a
+	// minute of that, workers run as with Ignore. Default Ignore, because YARN's clients then see the nodes: the
+	// ResourceManager refuses containers that are larger than its largest node, some clients plan by what is free, and a
+	// first job need not wait until workers have started. An idle worker takes only its floor of the slack.
+	// +kubebuilder:default=Ignore
+	Demand DemandPolicy `json:"demand,omitempty"`
 }
+
+// DemandPolicy says whether the workers of a pool follow the demand of applications.
+// +kubebuilder:validation:Enum=Follow;Ignore
+type DemandPolicy string
+
+// The policies about demand.
+const (
+	DemandFollow DemandPolicy = "Follow" // workers run only while applications wait for them or run on them
+	DemandIgnore DemandPolicy = "Ignore" // workers run whatever applications want
+)
 
 // FollowSpec is how the size of a worker follows its node.
 type FollowSpec struct {
@@ -419,6 +452,11 @@ const (
 	ConditionExcludeFailed = "ExcludeFileFailed"
 	// ConditionNMUnreachable is True while NodeManagers do not say which containers run.
 	ConditionNMUnreachable = "NodeManagersUnreachable"
+	// ConditionDemandUnknown is True while the ResourceManager does not say what applications wait for, and the pool is to
+	// follow that.
+	ConditionDemandUnknown = "DemandUnknown"
+	// ConditionPodsRefused is True while no pod of a worker is made, because it would not be safe.
+	ConditionPodsRefused = "PodsRefused"
 	// ConditionStepsFailed is True while steps of workers fail.
 	ConditionStepsFailed = "StepsFailed"
 	// ConditionQuarantined is True while workers are given up for a while.

@@ -39,7 +39,7 @@ const checkTime = 2 * time.Minute
 
 func yarnCheckCommand() *cobra.Command {
 	y := yarnFacts{}
-	var floor, sparkDefaults, mapredSite string
+	var floor, sparkDefaults, mapredSite, workerSite string
 	var o output
 	var ignore []string
 	c := &cobra.Command{
@@ -79,7 +79,10 @@ The exit code is 0 if everything was checked and there is neither an error nor a
 				y.spark, err = readSparkDefaults(sparkDefaults)
 			}
 			if err == nil && mapredSite != "" {
-				y.mapReduce, err = readMapredSite(mapredSite)
+				y.mapReduce, err = readSite("mapred-site", mapredSite)
+			}
+			if err == nil && workerSite != "" {
+				y.workers, err = readSite("worker-site", workerSite)
 			}
 			if err != nil {
 				return usageError{err}
@@ -110,6 +113,8 @@ The exit code is 0 if everything was checked and there is neither an error nor a
 	c.Flags().StringVar(&y.ca, "ca", "", "PEM file of the authorities that may sign certificates of ResourceManagers")
 	c.Flags().StringVar(&sparkDefaults, "spark-defaults", "", "spark-defaults.conf of Spark's clients, to check it too")
 	c.Flags().StringVar(&mapredSite, "mapred-site", "", "mapred-site.xml of MapReduce's clients, to check it too")
+	c.Flags().StringVar(&workerSite, "worker-site", "",
+		"yarn-site.xml of the pool's workers, to check their logs, services and executor")
 	c.Flags().StringSliceVar(&ignore, "ignore", nil, "codes of findings to leave out")
 	o.flag(c)
 	return c

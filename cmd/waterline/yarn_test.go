@@ -38,7 +38,9 @@ func serveRM(w http.ResponseWriter, r *http.Request) {
 	case how == "good":
 		edits = append(edits, `file:///bed/labels`, `hdfs:///yarn/labels`, `authentication.type","value":"simple"`,
 			`authentication.type","value":"kerberos"`, `{"properties":[`,
-			`{"properties":[{"key":"yarn.resourcemanager.node-labels.am.default-node-label-expression","value":" "},`)
+			`{"properties":[{"key":"yarn.resourcemanager.node-labels.am.default-node-label-expression","value":" "},`+
+				`{"key":"yarn.log-aggregation-enable","value":"true"},`+
+				`{"key":"yarn.nodemanager.log-aggregation.roll-monitoring-interval-seconds","value":"3600"},`)
 	}
 	if !found || how == "nowhere" {
 		w.WriteHeader(http.StatusNotFound)

@@ -22,13 +22,14 @@ type yarnFacts struct {
 	// Who this command is with Kerberos, and files: the key, the configuration, and trusted authorities.
 	principal, keytab, krb5, ca string
 	floor                       yarncheck.Size
-	spark, mapReduce            map[string]string // nil: not asked about
+	spark, mapReduce, workers   map[string]string // nil: not asked about
 }
 
 // read reads all facts. What cannot be read is in the map Missing, with the reason.
 func (y *yarnFacts) read(ctx context.Context) *yarncheck.Input {
 	in := &yarncheck.Input{
 		Label: y.label, Floor: y.floor, User: y.user, Spark: y.spark, MapReduce: y.mapReduce,
+		Workers: y.workers,
 		Missing: map[yarncheck.Fact]string{},
 	}
 	active := ""

@@ -38,11 +38,11 @@ func readSparkDefaults(path string) (map[string]string, error) {
 	return all, nil
 }
 
-// readMapredSite reads a configuration file of Hadoop. Variables in values stay as they are.
-func readMapredSite(path string) (map[string]string, error) {
+// readSite reads a configuration file of Hadoop that a flag names. Variables in values stay as they are.
+func readSite(flag, path string) (map[string]string, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("--mapred-site: %w", err)
+		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	var file struct {
 		XMLName  xml.Name   `xml:"configuration"`
@@ -53,11 +53,11 @@ func readMapredSite(path string) (map[string]string, error) {
 		} `xml:"property"`
 	}
 	if err := xml.Unmarshal(content, &file); err != nil {
-		return nil, fmt.Errorf("--mapred-site: %s: %w", path, err)
+		return nil, fmt.Errorf("--%s: %s: %w", flag, path, err)
 	}
 	if len(file.Includes) > 0 {
-		return nil, fmt.Errorf("--mapred-site: %s includes another file, which this command does not read; name a file with "+
-			"all properties", path)
+		return nil, fmt.Errorf("--%s: %s includes another file, which this command does not read; name a file with all "+
+			"properties", flag, path)
 	}
 	all := map[string]string{}
 	for _, p := range file.All {

@@ -164,10 +164,10 @@ func (s *scanner) scan(now time.Time, others bool) error {
 	switch {
 	case denied && others:
 		return errors.New("environments of processes cannot be read, so their containers get no signals: containers of " +
-			"other users need the capabilities " + capabilities + ", which spec.yarn.guard.linuxContainerExecutor gives")
+			"other users need the capabilities " + capabilities + ", which spec.yarn.containerExecutor: Linux gives")
 	case len(strangers) > 0:
 		return errors.New("processes below the NodeManager run as other users, so their containers get no signals: " +
-			"the Linux container executor needs spec.yarn.guard.linuxContainerExecutor")
+			"the Linux container executor needs spec.yarn.containerExecutor: Linux")
 	}
 	return nil
 }

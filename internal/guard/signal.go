@@ -66,7 +66,7 @@ func (s *scanner) send(p process, id string, number unix.Signal) (bool, error) {
 		return false, nil
 	case errors.Is(err, unix.EPERM):
 		return false, fmt.Errorf("the kernel does not let the guard signal process %d of user %d: containers of other users "+
-			"need the capability KILL, which spec.yarn.guard.linuxContainerExecutor gives: %w", p.pid, p.uid, err)
+			"need the capability KILL, which spec.yarn.containerExecutor: Linux gives: %w", p.pid, p.uid, err)
 	case err != nil:
 		return false, fmt.Errorf("signalling process %d: %w", p.pid, err)
 	}

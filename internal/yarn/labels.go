@@ -26,7 +26,8 @@ func (j labelJSON) label() Label { return Label{j.Name, j.Exclusive == nil || bo
 // Labels returns the labels of the cluster. More than 1,000 are an error.
 func (c *RM) Labels(ctx context.Context) ([]Label, error) {
 	var labels []Label
-	err := c.list(ctx, "/get-node-labels", nil, listing{[]string{"nodeLabelInfo"}, maxLabels}, func() { labels = nil },
+	all := listing{path: []string{"nodeLabelInfo"}, most: maxLabels}
+	err := c.list(ctx, "/get-node-labels", nil, all, func() { labels = nil },
 		func(decode func(any) error) error {
 			var j labelJSON
 			err := decode(&j)
@@ -68,7 +69,7 @@ func (c *RM) NodeLabels(ctx context.Context) (map[string]string, error) {
 		}] `json:"value"`
 	}
 	labels := map[string]string{}
-	err := c.list(ctx, "/get-node-to-labels", nil, listing{[]string{"nodeToLabels", "entry"}, maxNodes},
+	err := c.list(ctx, "/get-node-to-labels", nil, listing{path: []string{"nodeToLabels", "entry"}, most: maxNodes},
 		func() { clear(labels) }, func(decode func(any) error) error {
 			var e entry
 			err := decode(&e)

@@ -134,7 +134,7 @@ func (c *NM) Containers(ctx context.Context, base string) ([]Container, error) {
 // have been called with some.
 func (c *NM) EachContainer(ctx context.Context, base string, each func(Container)) error {
 	r := request{method: http.MethodGet, path: "/ws/v1/node/containers"}
-	return c.list(ctx, base, r, listing{[]string{"containers", "container"}, maxContainers},
+	return c.list(ctx, base, r, listing{path: []string{"containers", "container"}, most: maxContainers},
 		func(decode func(any) error) error {
 			var j containerJSON
 			if err := decode(&j); err != nil {

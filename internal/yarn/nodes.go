@@ -97,7 +97,8 @@ func (c *RM) Nodes(ctx context.Context, states ...NodeState) ([]Node, error) {
 // NodesOf returns the nodes of some hosts. Others take no memory.
 func (c *RM) NodesOf(ctx context.Context, keep func(host string) bool, states ...NodeState) ([]Node, error) {
 	var nodes []Node
-	err := c.list(ctx, "/nodes", inStates(states), listing{[]string{"nodes", "node"}, maxNodes}, func() { nodes = nil },
+	all := listing{path: []string{"nodes", "node"}, most: maxNodes}
+	err := c.list(ctx, "/nodes", inStates(states), all, func() { nodes = nil },
 		func(decode func(any) error) error {
 			var j nodeJSON
 			if err := decode(&j); err != nil {

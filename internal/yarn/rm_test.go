@@ -423,6 +423,36 @@ func TestScheduler(t *testing.T) {
 	}
 }
 
+// TestPending reads what applications wait for. Only queues without queues count, so that nothing counts twice.
+func TestPending(t *testing.T) {
+	const waits = `"pending":{"memory":0,"vCores":0=>"pending":{"memory":3072,"vCores":3`
+	// One more queue, which has a queue and shows the sum.
+	const above = `"queues":{"queue":[=>"queues":{"queue":[{"queuePath":"root.all",` +
+		`"resources":{"resourceUsagesByPartition":[{"partitionName":"elastic","pending":{"memory":64,"vCores":1}}]},"queues":{"queue":[{"queuePath":"root.all.one",` +
+		`"resources":{"resourceUsagesByPartition":[{"partitionName":"elastic","pending":{"memory":64,"vCores":1}}]}}]}},`
+	for _, c := range []struct {
+		edit   string
+		labels []string
+		sum    Resource
+		err    string
+	}{
+		{"", []string{"elastic"}, Resource{}, ""},
+		{waits, []string{"elastic"}, Resource{6144, 6}, ""}, // of two queues
+		{waits, []string{"", "elastic"}, Resource{12288, 12}, ""},
+		{waits, []string{"other"}, Resource{}, ""},
+		{above, []string{"elastic"}, Resource{64, 1}, ""},
+		{strings.Replace(waits, "3072", "-5", 1), []string{"elastic"}, Resource{0, 6}, ""},
+		{strings.Replace(waits, "3072", "9223372036854775807", 1), []string{"elastic"}, Resource{2 << 40, 6}, ""},
+		{`"queues"=>"rootQueue"`, []string{"elastic"}, Resource{}, "no queues"},
+	} {
+		_, base := serve(t, map[string][]string{"GET /scheduler": {"scheduler " + c.edit}})
+		got, err := client(t, base).Pending(t.Context(), c.labels...)
+		if got != c.sum || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%q, %q: %+v, want %+v: %v", c.edit, c.labels, got, c.sum, err)
+		}
+	}
+}
+
 func nodeClient(t *testing.T) *NM {
 	t.Helper()
 	c, err := NewNM(HTTPOptions{})

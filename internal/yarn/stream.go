@@ -2,6 +2,7 @@ package yarn
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,21 +25,22 @@ const (
 
 // listing says where a list is in an answer, and how much of it is read.
 type listing struct {
-	path []string // of the objects around the list, and its own name
-	most int      // elements
+	path    []string // of the objects around the list, and its own name
+	most    int      // elements
+	element int64    // bytes of one of them; 0: maxElement
 }
 
 // meter reads an answer within bounds.
 type meter struct {
 	from          io.Reader
 	left, element int64 // bytes that may follow: of all, and of the element or word that is read now
-	most          int64
+	most, unit    int64 // that all may have, and an element
 }
 
 // Read implements [io.Reader].
 func (m *meter) Read(p []byte) (int, error) {
 	if m.element <= 0 {
-		return 0, fmt.Errorf("one element of the answer has more than %d bytes", maxElement)
+		return 0, fmt.Errorf("one element of the answer has more than %d bytes", m.unit)
 	}
 	p = p[:min(len(p), chunk)]
 	if m.left < int64(len(p)) {
@@ -53,7 +55,7 @@ func (m *meter) Read(p []byte) (int, error) {
 }
 
 // next begins another element or word.
-func (m *meter) next() { m.element = maxElement + chunk }
+func (m *meter) next() { m.element = m.unit + chunk }
 
 // list sends a request to one server and calls each with the elements of a list in its answer, in their order, without
 // keeping the others. each decodes the element.
@@ -74,7 +76,7 @@ func (w *web) list(
 		}
 		return a.json(&struct{}{}) // it says why it is none
 	}
-	m := &meter{from: response.Body, left: w.most, most: w.most}
+	m := &meter{from: response.Body, left: w.most, most: w.most, unit: cmp.Or(l.element, maxElement)}
 	s := stream{meter: m, d: json.NewDecoder(m), most: l.most, each: each}
 	if err := s.find(l.path); err != nil {
 		return fmt.Errorf("%s %s: %w", a.method, a.target, err)

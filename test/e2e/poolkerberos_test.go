@@ -41,7 +41,8 @@ func TestKerberosPool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.create(", authSecret: {name: "+name+"}, excludeFile: exclude.xml, properties: "+string(properties),
+	l.create(", authSecret: {name: "+name+"}, containerExecutor: Default, excludeFile: exclude.xml, properties: "+
+		string(properties),
 		", drain: {grace: 5s, timeout: 2m}, identity: {coolDown: 1s}")
 	y.active(t, name, 1)
 	l.grown(full)

@@ -56,7 +56,7 @@ func (r *round) addGuard(p *corev1.Pod) {
 		AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes,
 		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 	}
-	if spec.LinuxContainerExecutor {
+	if y.ContainerExecutor == v1alpha1.ExecutorLinux {
 		// Only root has added capabilities without any right of its executable file. Environments are files of mode 0400,
 		// which SYS_PTRACE alone does not open. DAC_OVERRIDE is among a runtime's defaults; DAC_READ_SEARCH, which would
 		// do, opens files outside of the container by handle.

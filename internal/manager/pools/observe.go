@@ -113,6 +113,8 @@ func (r *round) observe(ctx context.Context) {
 			r.t.add(v1alpha1.ConditionStepsFailed, "StepFailed", k.actor.Check(r.now, pl.worker.Name, totalOf(m)))
 		}
 	}
+	r.followDemand(ctx)
+	r.reportBarred()
 }
 
 // totalOf returns the total of a NodeManager; nil if there is none.
@@ -306,6 +308,7 @@ func (r *round) fill(pl *place, on map[string]int) {
 	w.Cordoned = known && n.Closed(r.tolerations())
 	w.Room = r.p.Spec.Replicas != nil || n.Room(r.read.Floor.Plus(r.read.Overhead).Plus(r.read.Beside))
 	w.Unsold = pl.pod == nil && !r.sold()
+	w.Barred = r.barred()
 	floor, ceiling := r.in.Settings.Floor, pool.Size{}
 	if pl.pod != nil {
 		if own, most := r.bounds(pl.pod); own != (pool.Size{}) {
@@ -327,7 +330,8 @@ func (r *round) fill(pl *place, on map[string]int) {
 	switch p := pl.pod; {
 	case p != nil && !p.over:
 		w.Pod = &pool.Pod{
-			Started: p.started, Deleting: p.deleting || w.Cordoned, Evicted: known && n.Evict == p.uid, Marks: p.marks,
+			Created: p.created, Started: p.started, Deleting: p.deleting || w.Cordoned,
+			Evicted: known && n.Evict == p.uid, Marks: p.marks,
 			Outdated: p.template != "" && p.template != r.template(),
 		}
 		if ceiling != (pool.Size{}) {

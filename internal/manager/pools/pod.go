@@ -34,6 +34,7 @@ const heapVariable = "HADOOP_HEAPSIZE_MAX"
 type podRow struct {
 	name, uid, node, ip string
 	owner               types.UID // of the pool that made it; empty: somebody else did
+	created             time.Time
 	started             time.Time // when its NodeManager was started last
 	ended               time.Time // of a pod that is over
 	over                bool      // it failed or succeeded, and runs no more
@@ -56,7 +57,7 @@ func rowOf(p *corev1.Pod) podRow {
 	r := podRow{
 		name: p.Name, uid: string(p.UID), node: p.Spec.NodeName, ip: p.Status.PodIP,
 		over:     p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded,
-		deleting: p.DeletionTimestamp != nil,
+		deleting: p.DeletionTimestamp != nil, created: p.CreationTimestamp.Time,
 	}
 	if o := metav1.GetControllerOf(p); o != nil && o.Kind == "WorkerPool" {
 		r.owner = o.UID
@@ -145,6 +146,9 @@ func (r *round) newPod(pl *place, marks pool.Marks) (batch *corev1.Pod, sold boo
 	p.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	p.Annotations[v1alpha1.AnnotationPoolTemplate] = r.template()
 	r.addGuard(p)
+	if r.p.Spec.YARN.ContainerExecutor == v1alpha1.ExecutorLinux {
+		letExecute(kube.Worker(&p.Spec))
+	}
 	return r.k.c.o.Batch(p)
 }
 

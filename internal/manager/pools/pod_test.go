@@ -1,11 +1,15 @@
 package pools
 
 import (
+	"cmp"
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/decide/cluster/reach"
 	"github.com/waterline-io/waterline/internal/golden"
@@ -26,6 +31,25 @@ func TestPod(t *testing.T) { golden.Each(t, podCase, "testdata/*.yaml") }
 
 func podCase(t *testing.T, content string) string {
 	given, _, _ := strings.Cut(content, "---\n")
+	p, made := podOf(t, given)
+	pod, err := yaml.Marshal(made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := yarnSite(p.Spec.YARN)
+	for d := xml.NewDecoder(strings.NewReader(site)); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("%s: %v", site, err)
+		}
+	}
+	return fmt.Sprintf("%s---\n%s---\n%s", given, pod, site)
+}
+
+// podOf returns a pool and the pod of its first worker.
+func podOf(t *testing.T, given string) (*v1alpha1.WorkerPool, *corev1.Pod) {
+	t.Helper()
 	p, read, err := kube.ParseWorkerPool([]byte(given))
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +67,8 @@ func podCase(t *testing.T, content string) string {
 		},
 	})
 	r := &round{
-		k: newKeeper(c, p.Namespace, p.Name), p: p, read: read, nodes: map[string]Node{"node-1.example": {}}, t: &trouble{},
+		k: newKeeper(c, p.Namespace, p.Name), p: p, read: read, t: &trouble{},
+		nodes: map[string]Node{"node-1.example": {Labels: map[string]string{"pool": "web"}}},
 	}
 	r.k.status = &p.Status
 	r.list()
@@ -51,19 +76,49 @@ func podCase(t *testing.T, content string) string {
 	r.fill(pl, nil)
 	end := time.Date(2026, 11, 25, 9, 0, 0, 0, time.UTC)
 	made, _ := r.newPod(pl, pool.Marks{End: end})
-	pod, err := yaml.Marshal(made)
-	if err != nil {
-		t.Fatal(err)
-	}
-	site := yarnSite(p.Spec.YARN)
-	for d := xml.NewDecoder(strings.NewReader(site)); ; {
-		if _, err := d.Token(); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatalf("%s: %v", site, err)
+	return p, made
+}
+
+// TestDocumentedPods renders the pods of the pools in the documents. Each directory of a NodeManager is on a volume, and
+// only a worker with the Linux container executor can become root.
+func TestDocumentedPods(t *testing.T) {
+	block := regexp.MustCompile("(?s)```yaml\n(apiVersion: .*?kind: WorkerPool.*?)```")
+	for _, file := range []string{"yarn.md", "yarn-nodes.md", "yarn-path.md"} {
+		content, err := os.ReadFile("../../../docs/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := block.FindAllStringSubmatch(string(content), -1)
+		if len(all) == 0 {
+			t.Errorf("%s has no worker pool", file)
+		}
+		for _, m := range all {
+			p, pod := podOf(t, m[1])
+			w := kube.Worker(&pod.Spec)
+			for _, property := range []string{"yarn.nodemanager.local-dirs", "yarn.nodemanager.log-dirs"} {
+				for dir := range strings.SplitSeq(cmp.Or(p.Spec.YARN.Properties[property], workDir), ",") {
+					mounted := slices.ContainsFunc(w.VolumeMounts, func(m corev1.VolumeMount) bool {
+						return strings.HasPrefix(dir+"/", m.MountPath+"/")
+					})
+					if !mounted {
+						t.Errorf("%s: pool %s: %s of %s is on no volume", file, p.Name, dir, property)
+					}
+				}
+			}
+			linux := p.Spec.YARN.ContainerExecutor == v1alpha1.ExecutorLinux
+			if s := w.SecurityContext; *s.AllowPrivilegeEscalation != linux || linux != (len(s.Capabilities.Add) > 0) ||
+				*pod.Spec.SecurityContext.RunAsUser == 0 {
+				t.Errorf("%s: pool %s: %+v", file, p.Name, s)
+			}
+			for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+				for _, m := range c.VolumeMounts {
+					if !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name }) {
+						t.Errorf("%s: pool %s: container %s mounts %s, which is no volume", file, p.Name, c.Name, m.Name)
+					}
+				}
+			}
 		}
 	}
-	return fmt.Sprintf("%s---\n%s---\n%s", given, pod, site)
 }
 
 // TestWorkerName checks that the workers of different nodes have different names that DNS allows.

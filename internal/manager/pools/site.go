@@ -83,6 +83,9 @@ func yarnSite(spec *v1alpha1.YARNSpec) string {
 		"yarn.nodemanager.log-dirs":   workDir + "/logs",
 	})
 	properties(spec.Properties)
+	if class := executorClass(spec.ContainerExecutor); class != "" {
+		properties(map[string]string{executorProperty: class})
+	}
 	host := "${env." + hostVariable + "}"
 	properties(map[string]string{
 		"yarn.nodemanager.hostname":                              host,

@@ -246,7 +246,8 @@ func (k *keeper) conditions(s *v1alpha1.WorkerPoolStatus, p *v1alpha1.WorkerPool
 	for _, kind := range []string{
 		v1alpha1.ConditionRMUnreachable, v1alpha1.ConditionCoordinatorUnreachable, v1alpha1.ConditionDrainRefused,
 		v1alpha1.ConditionLabelRefused, v1alpha1.ConditionExcludeFailed, v1alpha1.ConditionNMUnreachable,
-		v1alpha1.ConditionStepsFailed, v1alpha1.ConditionQuarantined,
+		v1alpha1.ConditionDemandUnknown, v1alpha1.ConditionPodsRefused, v1alpha1.ConditionStepsFailed,
+		v1alpha1.ConditionQuarantined,
 	} {
 		problem, found := t.all[kind]
 		if !found {
@@ -277,6 +278,9 @@ func (k *keeper) conditions(s *v1alpha1.WorkerPoolStatus, p *v1alpha1.WorkerPool
 	case s.Wanted == 0 && r != nil && !r.opening.Open:
 		ready.Status, ready.Reason = metav1.ConditionTrue, "WindowClosed"
 		ready.Message = "No window is open, so no worker is to run."
+	case s.Wanted == 0 && r != nil && r.in.Demand.Follow:
+		ready.Status, ready.Reason = metav1.ConditionTrue, "NoDemand"
+		ready.Message = "No application waits for workers or runs on them."
 	default:
 		ready.Status, ready.Reason = metav1.ConditionTrue, "AllActive"
 		ready.Message = fmt.Sprintf("All %d workers that are to run now are active.", s.Wanted)

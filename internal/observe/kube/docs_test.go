@@ -60,7 +60,7 @@ func fieldNames(t reflect.Type) []string {
 // TestDocumentedPools checks that every worker pool in the documents can be used as it stands there.
 func TestDocumentedPools(t *testing.T) {
 	block := regexp.MustCompile("(?s)```yaml\n(.*?)```")
-	for _, file := range []string{"README.md", "docs/yarn.md", "docs/olap.md"} {
+	for _, file := range []string{"README.md", "docs/yarn.md", "docs/yarn-nodes.md", "docs/yarn-path.md", "docs/olap.md"} {
 		content, err := os.ReadFile("../../../" + file)
 		if err != nil {
 			t.Fatal(err)

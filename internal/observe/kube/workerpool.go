@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,7 @@ type WorkerPool struct {
 	CoolDown                       time.Duration
 	Waves                          int
 	WaveInterval                   time.Duration
+	FollowDemand                   bool
 	GracePeriod                    time.Duration // of an engine with workers of one size; 0: the engine is YARN
 }
 
@@ -104,6 +106,10 @@ func ReadWorkerPool(p *v1alpha1.WorkerPool) (WorkerPool, error) {
 		Waves:        int(c.within("spec.ramp.waves", int64(s.Ramp.Waves), 1, 100, "a number")),
 		WaveInterval: c.time("spec.ramp.interval", s.Ramp.Interval, 0),
 		Beside:       c.template(&s.Template),
+		FollowDemand: s.Size.Demand == v1alpha1.DemandFollow,
+	}
+	if !slices.Contains([]v1alpha1.DemandPolicy{"", v1alpha1.DemandFollow, v1alpha1.DemandIgnore}, s.Size.Demand) {
+		c.bad("spec.size.demand", s.Size.Demand, "write Follow or Ignore")
 	}
 	pool.Ceiling = pool.Floor
 	if s.Size.Ceiling != nil {
@@ -159,6 +165,9 @@ func (c *checker) engine(s *v1alpha1.WorkerPoolSpec, pool *WorkerPool) {
 	if pool.Drain < 2*pool.GracePeriod {
 		c.bad("spec.drain.timeout", pool.Drain.String(),
 			fmt.Sprintf("write %s or more: a worker without work needs two grace periods to end", 2*pool.GracePeriod))
+	}
+	if pool.FollowDemand {
+		c.bad("spec.size.demand", s.Size.Demand, "leave it out: it is for yarn")
 	}
 	if s.Size.Ceiling != nil {
 		c.bad("spec.size.ceiling", "a ceiling", "leave it out: a worker of this engine has the size floor all its life")

@@ -46,6 +46,7 @@ type Demand struct {
 	Size    Size
 	For     time.Duration // that each runs
 	PerNode int           // at most, on one node
+	All     int           // at most, of the whole demand; what has not landed is pending. 0: it has no end, and none is
 }
 
 // Worker is how a NodeManager starts.
@@ -85,6 +86,8 @@ type Faults struct {
 	Standby  bool
 	NoLabels bool // yarn.node-labels.enabled is false
 	NoEffect bool // it accepts resizes, and does nothing
+	// OtherScheduler means that its scheduler is not the CapacityScheduler, and shows no queues.
+	OtherScheduler bool
 }
 
 // RM is a ResourceManager. Its methods may be called concurrently.
@@ -99,6 +102,7 @@ type RM struct {
 	bared   time.Time         // when labels were lost last, or the ResourceManager could not be told about them
 	nodes   map[string]*node  // by id
 	demands map[string]Demand
+	landed  map[string]int // containers of a demand that landed and were not lost
 	count   Count
 	kills   []Kill
 	silence chan struct{} // closed when the silence ends
@@ -137,7 +141,7 @@ type container struct {
 func New(o Options) *RM {
 	return &RM{
 		o: o, started: time.Now(), labels: map[string]bool{}, hosts: map[string]string{}, nodes: map[string]*node{},
-		demands: map[string]Demand{}, silence: make(chan struct{}),
+		demands: map[string]Demand{}, landed: map[string]int{}, silence: make(chan struct{}),
 	}
 }
 
@@ -203,6 +207,7 @@ func (r *RM) reduce(n *node, now time.Time) {
 	n.deadline = time.Time{}
 	k := Kill{Host: n.host, At: now, Over: n.over, Total: n.total, Set: n.set, Last: n.last}
 	for ; !n.used().fits(n.total); k.Containers++ {
+		r.lose(n.containers[len(n.containers)-1:])
 		n.containers = n.containers[:len(n.containers)-1]
 	}
 	if k.Containers > 0 {
@@ -216,8 +221,9 @@ func (r *RM) land(n *node, name string, d Demand, now time.Time) {
 	if d.Label != n.label && (n.label == "" || d.Label != "" || r.labels[n.label]) {
 		return // idle nodes of a label that is not exclusive take containers of the default partition
 	}
-	for n.running(name) < d.PerNode && n.used().plus(d.Size).fits(n.total) {
+	for n.running(name) < d.PerNode && (d.All == 0 || r.landed[name] < d.All) && n.used().plus(d.Size).fits(n.total) {
 		r.count.Started++
+		r.landed[name]++
 		n.containers = append(n.containers, container{name, d.Size, now.Add(d.For)})
 		if d.Label != n.worker.Label && !n.used().fits(n.worker.Size) && now.Sub(r.bared) > r.o.Labelled {
 			r.count.Misplaced++
@@ -298,6 +304,7 @@ func (r *RM) end(host string, goodbye bool) int {
 		return 0
 	}
 	ended := len(n.containers)
+	r.lose(n.containers)
 	n.up, n.containers, n.deadline, n.over = false, nil, time.Time{}, time.Time{}
 	if goodbye && n.lives() {
 		n.state = "SHUTDOWN"
@@ -394,7 +401,7 @@ func (r *RM) setLabel(id, label string) {
 func (r *RM) Ask(name string, d Demand) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.demands[name] = d
+	r.demands[name], r.landed[name] = d, 0
 }
 
 // Counted returns what happened so far.

@@ -57,6 +57,8 @@ func (r *RM) serve(w http.ResponseWriter, req *http.Request, path string) {
 		answer(w, map[string]any{"clusterInfo": r.info()})
 	case req.Method == http.MethodGet && path == "/nodes":
 		r.serveNodes(w, req)
+	case req.Method == http.MethodGet && path == "/scheduler":
+		r.serveScheduler(w)
 	case req.Method == http.MethodGet && path == "/get-node-labels":
 		r.serveLabels(w)
 	case req.Method == http.MethodGet && path == "/get-node-to-labels":

@@ -49,6 +49,7 @@ type Input struct {
 	Now      time.Time
 	Settings Settings
 	RM       RM
+	Demand   Demand    // of applications; see [FollowDemand]
 	Workers  []Worker  // ordered by name
 	Deleted  time.Time // when the pool was deleted; zero: it was not
 }
@@ -67,10 +68,12 @@ type RM struct {
 type Worker struct {
 	Name      string
 	Wanted    bool      // it is to run now
+	Needless  bool      // it would be, but nothing waits for it and it runs nothing
 	End       time.Time // it must have stopped by then, busy or not; zero: it has no end, or none that is known
 	Cordoned  bool      // its node takes no new pods
 	Room      bool      // its node has room for its pod
 	Unsold    bool      // no policy sells anything
+	Barred    bool      // a pod of the pool would not be safe
 	Allowance Size      // what the slack of its node allows now
 	Figures   Figures   // what it allowed over time; a worker that stays is sized by them
 	Label     string    // of its host, in the ResourceManager's store
@@ -94,6 +97,7 @@ func (w *Worker) Leaves() bool { return !w.Wanted || w.Pod.Deleting || w.Pod.Evi
 
 // Pod is the pod of a worker.
 type Pod struct {
+	Created  time.Time
 	Started  time.Time // when its NodeManager was started; zero: it was not
 	Deleting bool      // somebody deletes it, or drains its node
 	Evicted  bool      // its node asks for its eviction: it has the time of a shrink
@@ -234,7 +238,10 @@ func (r *round) next() Step {
 		return s
 	case leaves:
 		s := r.drain(m, end)
-		if !w.Leaves() {
+		switch {
+		case w.Needless:
+			s.Text = "no application waits for it, and it runs nothing"
+		case !w.Leaves():
 			s.Text = "its pod is replaced, because the spec of the pool changed"
 		}
 		return s
@@ -322,9 +329,11 @@ func (r *round) absent(wanted bool) Step {
 	switch {
 	case w.Excluded && r.set.Graceful: // no longer than the drain: it would be refused
 		return Step{Phase: Terminated, Verb: Include, Why: HostExcluded}
+	case !wanted && w.Needless:
+		return Step{Phase: Terminated, Verb: Wait, Why: NoDemand}
 	case !wanted:
 		return Step{Phase: Terminated, Verb: Wait, Why: NotWanted}
-	case w.Attempts >= r.set.Attempts && r.in.Now.Sub(w.Ended) < Retry(w.Attempts-r.set.Attempts):
+	case w.quarantined(r.in):
 		return Step{Phase: Quarantined, Verb: Wait, Why: TooManyAttempts, Text: w.Stray}
 	case r.set.Invalid:
 		return Step{Phase: Terminated, Verb: Wait, Why: SpecInvalid}
@@ -334,7 +343,9 @@ func (r *round) absent(wanted bool) Step {
 		return Step{Phase: Terminated, Verb: Wait, Why: NoRoom}
 	case w.Unsold:
 		return Step{Phase: Terminated, Verb: Wait, Why: NothingSold}
-	case r.in.Now.Sub(w.Ended) < r.set.CoolDown:
+	case w.Barred:
+		return Step{Phase: Terminated, Verb: Wait, Why: PodsRefused}
+	case w.cools(r.in):
 		return Step{Phase: Terminated, Verb: Wait, Why: CoolingDown}
 	case live != nil: // it was not stopped in order, and the ResourceManager has still to notice
 		return Step{Phase: Terminated, Verb: Wait, Why: PreviousNodeManagerListed, Text: live.ID}
@@ -349,6 +360,14 @@ func (r *round) absent(wanted bool) Step {
 	}
 	return Step{Phase: Provisioning, Verb: CreatePod, Why: PodMissing}
 }
+
+// quarantined reports whether a worker without a pod is given up for a while.
+func (w *Worker) quarantined(in *Input) bool {
+	return w.Attempts >= in.Settings.Attempts && in.Now.Sub(w.Ended) < Retry(w.Attempts-in.Settings.Attempts)
+}
+
+// cools reports whether the name of a worker without a pod was in use a moment ago.
+func (w *Worker) cools(in *Input) bool { return in.Now.Sub(w.Ended) < in.Settings.CoolDown }
 
 // farewell is how long a deleted pool waits for a ResourceManager that does not answer, to take labels off its hosts.
 const farewell = 2 * time.Minute

@@ -21,11 +21,16 @@ import (
 //	end NAME SECONDS              from now on; it must have stopped then
 //	open NAME SECONDS             it is wanted, and will have an end
 //	room NAME yes|no              whether its node has room for its pod
+//	barred NAME yes|no            a pod would not be safe
 //	evicted NAME | spared NAME    its node asks for the eviction of its pod, or no longer does
 //	slack NAME MEMORY VCORES
 //	more NAME VCORES              what batch may use on its node beyond that
 //	job NAME COUNT MEMORY VCORES SECONDS
 //	                              containers that it gets while they fit, each for this time
+//	follow                        workers run only while something waits, or runs on them
+//	queue COUNT MEMORY VCORES SECONDS
+//	                              containers that any worker gets while they fit
+//	demand away|back              the ResourceManager does not say what waits
 //	plain                         the exclude file cannot be written
 //	rm away | rm dead | rm back   it does not answer; dead: it enforces no deadline either
 //	guard NAME | mute NAME        it has a guard; its NodeManager does not answer
@@ -71,6 +76,9 @@ func (w *world) command(words []string) error {
 	case "rm next":
 		w.say("another ResourceManager; it kills %d containers", w.failover())
 		return nil
+	case "demand away", "demand back":
+		w.secret = words[1] == "away"
+		return nil
 	case "labels lost":
 		w.rm.Labels = false
 		for _, p := range w.workers {
@@ -89,6 +97,13 @@ func (w *world) command(words []string) error {
 		return nil
 	case "invalid", "valid":
 		w.set.Invalid = words[0] == "invalid"
+		return nil
+	case "follow":
+		w.follow = true
+		return nil
+	case "queue":
+		w.waiting, w.unit = int(n(1)), Size{n(2), n(3)}
+		w.waits = job{w.now, w.now.Add(time.Duration(n(4)) * time.Second)}
 		return nil
 	case "run":
 		w.run(int(n(1)))
@@ -114,6 +129,8 @@ func (w *world) command(words []string) error {
 		p.Room = words[2] == "yes"
 	case "sold":
 		p.Unsold = words[2] == "no"
+	case "barred":
+		p.Barred = words[2] == "yes"
 	case "evicted", "spared":
 		p.Pod.Evicted = words[0] == "evicted"
 	case "end":

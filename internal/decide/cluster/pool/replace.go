@@ -16,7 +16,7 @@ func replace(in *Input) []bool {
 		w := &in.Workers[i]
 		switch {
 		case w.Pod == nil:
-			if w.Wanted && w.Room && !w.Cordoned && !w.Unsold {
+			if w.Wanted && w.Room && !w.Cordoned && !w.Unsold && !w.Barred {
 				away++
 			}
 		case w.Pod.Outdated && !w.Pod.Marks.Registered:

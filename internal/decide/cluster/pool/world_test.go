@@ -39,6 +39,16 @@ type world struct {
 	crash   func() bool // whether the controller is killed now; nil: never
 	kills   int         // containers that were killed at their deadline, or with the pod at its end
 	early   int         // those that were killed before
+
+	sized   bool // pods keep the size with which they were made
+	follow  bool // the demand
+	secret  bool // the ResourceManager does not say what waits
+	waits   job  // containers of all workers: each runs until ends - began
+	unit    Size // of each
+	waiting int  // that no worker has yet
+	ended   int  // that ended by themselves
+	demand  Demand
+	known   Following
 }
 
 // place is a worker, and what is true of it.
@@ -65,6 +75,7 @@ type place struct {
 	history  History   // of its node, as the controller knows it
 	heard    time.Time // what its ResourceManager was told in this round
 	takes    time.Duration
+	lost     int // containers that Hadoop lost with a ResourceManager
 }
 
 type job struct{ began, ends time.Time }
@@ -120,12 +131,20 @@ func (w *world) second(p *place) {
 		return
 	}
 	p.silence = time.Time{}
+	before := len(p.jobs)
 	p.jobs = slices.DeleteFunc(p.jobs, func(j job) bool { return !w.now.Before(j.ends) })
+	w.ended += before - len(p.jobs)
 	for m.State == running && p.demand > len(p.jobs) && p.size(len(p.jobs)+1).Fits(m.Total) && !w.silent {
-		if m.Label != w.set.Label && !p.size(len(p.jobs)+1).Fits(w.set.Floor) && w.now.Sub(p.bared) > 4*time.Second {
+		if m.Label != w.set.Label && !p.size(len(p.jobs)+1).Fits(w.floor(p)) && w.now.Sub(p.bared) > 4*time.Second {
 			w.t.Errorf("%s: more than the floor lands on %s, whose label is %q", w.now.Sub(w.start), p.Name, m.Label)
 		}
 		p.jobs = append(p.jobs, job{w.now, w.now.Add(p.takes)})
+	}
+	for m.State == running && w.waiting > 0 && m.Label == w.set.Label && !w.silent {
+		if p.each, p.takes = w.unit, w.waits.ends.Sub(w.waits.began); !p.size(len(p.jobs) + 1).Fits(m.Total) {
+			break
+		}
+		p.jobs, w.waiting = append(p.jobs, job{w.now, w.now.Add(p.takes)}), w.waiting-1
 	}
 	if u := p.Pod.Marks.Until; p.guard && !u.IsZero() && !w.now.Before(u) {
 		for !p.size(len(p.jobs)).Fits(p.Pod.Marks.Into) {
@@ -167,11 +186,12 @@ func (w *world) kill(p *place, n int) {
 
 // register registers a NodeManager, or refuses it.
 func (w *world) register(p *place) {
-	m := Manager{ID: p.Host() + ":45454", State: running, Label: p.Label, Total: w.set.Floor}
+	floor := w.floor(p)
+	m := Manager{ID: p.Host() + ":45454", State: running, Label: p.Label, Total: floor}
 	if p.full != (Size{}) {
 		m.Total, p.full = p.full, Size{}
 	}
-	if p.excluded && p.read || !w.set.Floor.Fits(m.Total) && p.size(len(p.jobs)) == (Size{}) {
+	if p.excluded && p.read || !floor.Fits(m.Total) && p.size(len(p.jobs)) == (Size{}) {
 		m.State, p.up = "SHUTDOWN", false
 		w.early += len(p.jobs)
 		p.jobs = nil
@@ -183,8 +203,18 @@ func (w *world) register(p *place) {
 // Host is the name under which a place's NodeManager registers.
 func (p *place) Host() string { return p.Name + ".bed" }
 
-func (p *place) size(containers int) Size {
-	return Size{int64(containers) * p.each.MemoryMiB, int64(containers) * p.each.VCores}
+// floor returns what a place's NodeManager registers with.
+func (w *world) floor(p *place) Size {
+	if p.Pod != nil && p.Pod.Floor != (Size{}) {
+		return p.Pod.Floor
+	}
+	return w.set.Floor
+}
+
+func (p *place) size(containers int) Size { return times(p.each, containers) }
+
+func times(s Size, n int) Size {
+	return Size{MemoryMiB: int64(n) * s.MemoryMiB, VCores: int64(n) * s.VCores}
 }
 
 // round decides and carries out the steps, unless the controller is killed.
@@ -202,10 +232,13 @@ func (w *world) round() {
 		}
 		in.Workers = append(in.Workers, worker)
 	}
+	in.Demand = w.ask()
+	w.known = FollowDemand(&in, w.known)
 	steps := Next(&in)
 	w.tally = Count(&in, steps)
 	for i, s := range steps {
 		if w.killed() || !w.carry(w.workers[i], s) {
+			w.demand, w.known = Demand{}, Following{}
 			for _, p := range w.workers {
 				p.history, p.heard = History{}, time.Time{}
 			}
@@ -214,13 +247,33 @@ func (w *world) round() {
 	}
 }
 
+// ask lets the controller ask what waits, every ten seconds.
+func (w *world) ask() Demand {
+	d := &w.demand
+	if d.Follow = w.follow; !w.follow || w.silent || d.Failing.IsZero() && w.now.Sub(d.Read) < 10*time.Second {
+		return *d
+	}
+	switch {
+	case !w.secret:
+		d.Read, d.Failing, d.Pending = w.now, time.Time{}, times(w.unit, w.waiting)
+		for _, p := range w.workers { // jobs that want a node each
+			more := times(p.each, max(p.demand-len(p.jobs), 0))
+			d.Pending = Size{d.Pending.MemoryMiB + more.MemoryMiB, d.Pending.VCores + more.VCores}
+		}
+	case d.Failing.IsZero():
+		d.Failing = w.now
+	}
+	return *d
+}
+
 // watch lets the controller look at the node of a place.
 func (w *world) watch(p *place) Figures {
 	amount := func(s Size) model.Amount { return model.Amount{CPU: s.VCores * 1000, Memory: s.MemoryMiB << 20} }
-	rest := Size{p.Allowance.MemoryMiB - w.set.Floor.MemoryMiB, p.Allowance.VCores - w.set.Floor.VCores}
+	floor := w.floor(p)
+	rest := Size{p.Allowance.MemoryMiB - floor.MemoryMiB, p.Allowance.VCores - floor.VCores}
 	p.history = p.history.See(w.now, amount(rest), amount(Size{rest.MemoryMiB, rest.VCores + p.more}), w.set.Window)
 	return p.history.Windows(w.set.Window).Figures(func(rest model.Amount) Size {
-		return Allowance(w.set.Floor, Size{rest.Memory >> 20, rest.CPU / 1000}, 1)
+		return Allowance(floor, Size{rest.Memory >> 20, rest.CPU / 1000}, 1)
 	})
 }
 
@@ -256,7 +309,9 @@ func (w *world) carry(p *place, s Step) bool {
 			m.Label = p.Label
 		}
 	case CreatePod:
-		p.Pod = &Pod{}
+		if p.Pod = (&Pod{Created: w.now}); w.sized {
+			p.Pod.Floor, p.Pod.Ceiling = w.set.Floor, w.set.Ceiling
+		}
 	case DeletePod:
 		if s.Failed {
 			p.Attempts++

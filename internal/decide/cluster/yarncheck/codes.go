@@ -44,11 +44,22 @@ const (
 	HostUnknown   Code = "HostUnknown"   // the name of a NodeManager's host does not resolve
 	HostOtherName Code = "HostOtherName" // its address does not resolve back
 
-	SparkKeepsNothing   Code = "SparkKeepsNothing"   // Spark does not move data away from a node that leaves
-	SparkShuffleService Code = "SparkShuffleService" // its data is kept by NodeManagers, and lost with them
-	SparkNoFallback     Code = "SparkNoFallback"     // its data is lost if all executors leave at once
-	SparkMasterOnLabel  Code = "SparkMasterOnLabel"  // its masters ask for workers
-	SparkElsewhere      Code = "SparkElsewhere"      // its executors do not ask for workers
+	LogsNotAggregated Code = "LogsNotAggregated" // containers' logs go with their worker
+	LogsOnOwnDisk     Code = "LogsOnOwnDisk"     // so do they, because they are aggregated onto its disk
+	LogsOnlyAtEnd     Code = "LogsOnlyAtEnd"     // logs of containers that are killed at the end are lost
+
+	AuxServiceInvalid   Code = "AuxServiceInvalid"   // a service has no class, or no valid name
+	AuxServicePort      Code = "AuxServicePort"      // two services listen on one port
+	AuxServiceMissing   Code = "AuxServiceMissing"   // jobs ask for a service that workers lack
+	ContainersShareUser Code = "ContainersShareUser" // containers of all users run as one user, on a secure cluster
+
+	SparkKeepsNothing      Code = "SparkKeepsNothing"      // Spark does not move data away from a node that leaves
+	SparkShuffleService    Code = "SparkShuffleService"    // its data is kept by NodeManagers, and lost with them
+	SparkNoFallback        Code = "SparkNoFallback"        // its data is lost if all executors leave at once
+	SparkAllocationRefused Code = "SparkAllocationRefused" // it does not start with dynamic allocation
+	SparkAllocationHolds   Code = "SparkAllocationHolds"   // it keeps idle executors, and so their workers
+	SparkMasterOnLabel     Code = "SparkMasterOnLabel"     // its masters ask for workers
+	SparkElsewhere         Code = "SparkElsewhere"         // its executors do not ask for workers
 
 	ShuffleOneReplica     Code = "ShuffleOneReplica"     // a shuffle server that is killed fails jobs
 	ShuffleRecomputes     Code = "ShuffleRecomputes"     // a shuffle server that is killed makes tasks run again

@@ -9,6 +9,8 @@ const (
 	propertySparkFallback = "spark.storage.decommission.fallbackStorage.path"
 	propertySparkMaster   = "spark.yarn.am.nodeLabelExpression"
 	propertySparkExecutor = "spark.yarn.executor.nodeLabelExpression"
+	propertySparkTracking = "spark.dynamicAllocation.shuffleTracking.enabled"
+	propertySparkTracked  = "spark.dynamicAllocation.shuffleTracking.timeout"
 )
 
 // sparkLeaves are what Spark needs to move its data away from a node that leaves, with Spark's defaults (4.3.0).
@@ -37,7 +39,7 @@ func spark(in *Input) ([]Finding, string) {
 			Fix:  Fix{Property: p.property, Value: "true"},
 		})
 	}
-	return slices.Concat(found, sparkShuffle(in), sparkFallback(in), sparkLabels(in)), ""
+	return slices.Concat(found, sparkShuffle(in), sparkFallback(in), sparkAllocation(in), sparkLabels(in)), ""
 }
 
 func sparkShuffle(in *Input) []Finding {
@@ -71,6 +73,47 @@ func sparkFallback(in *Input) []Finding {
 		Why:  "When all executors of an application leave at the same time, their data is lost.",
 		Fix:  Fix{propertySparkFallback, "hdfs:///spark-fallback/", "Any file system that all nodes share will do."},
 	}}
+}
+
+// moves reports whether executors that leave hand over the output of their tasks.
+func moves(in *Input) bool {
+	return !slices.ContainsFunc(sparkLeaves, func(p struct{ property, without string }) bool {
+		value, set := in.Spark[p.property]
+		return value != "true" && (set || p.without != "true")
+	})
+}
+
+// sparkAllocation checks dynamic allocation without the shuffle service of NodeManagers. The rule is that of
+// ExecutorAllocationManager.validateSettings of Spark 3.5 and 4; before 3.4, tracking is off by default.
+func sparkAllocation(in *Input) []Finding {
+	if in.Spark[propertySparkAllocation] != "true" || in.Spark[propertySparkShuffle] == "true" ||
+		in.Spark[propertySparkData] != "" || sparkClient(in) != nil {
+		return nil // the shuffle service, or servers, have the data
+	}
+	tracks := in.Spark[propertySparkTracking] != "false"
+	switch {
+	case !tracks && !moves(in):
+		return []Finding{{
+			Code: SparkAllocationRefused, Severity: Error, Property: propertySparkTracking, Value: "false",
+			What: "Spark is to end idle executors, and nothing keeps the output of their tasks.",
+			Why:  "Applications end at their start with an exception.",
+			Fix: Fix{"spark.decommission.enabled", "true",
+				"With spark.storage.decommission.enabled, executors move their data before they end."},
+		}}
+	case tracks && in.Spark[propertySparkTracked] == "":
+		f := Finding{
+			Code: SparkAllocationHolds, Severity: Note, Property: propertySparkTracking, Value: in.Spark[propertySparkTracking],
+			What: "Idle executors of Spark stay while the output of their tasks may be needed.",
+			Why: "Their workers do not become empty: drains take their full time, and with size.demand: Follow such workers " +
+				"stay.",
+			Fix: Fix{propertySparkTracked, "10min", "Output that is needed later is then computed again."},
+		}
+		if moves(in) {
+			f.Fix = Fix{propertySparkTracking, "false", "Executors move their data before they end."}
+		}
+		return []Finding{f}
+	}
+	return nil
 }
 
 func sparkLabels(in *Input) []Finding {

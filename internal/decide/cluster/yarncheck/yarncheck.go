@@ -25,6 +25,7 @@ type Input struct {
 	Hosts     []Host
 	Spark     map[string]string // properties of spark-defaults.conf; nil: nobody asks about Spark
 	MapReduce map[string]string // properties of mapred-site.xml; nil: nobody asks about MapReduce
+	Workers   map[string]string // properties of the workers' yarn-site.xml; nil: they are not known
 	// Missing says why facts could not be read. They are empty then.
 	Missing map[Fact]string
 }
@@ -194,7 +195,13 @@ func checks() []check {
 		{[]Fact{FactSettings}, []Code{NoExcludePath, ExcludePathNotXML, IncludePathSet}, hostLists},
 		{[]Fact{FactSettings}, []Code{WebPortOpen, UserNotAdmin}, access},
 		{[]Fact{FactHosts}, []Code{HostUnknown, HostOtherName}, hosts},
-		{nil, []Code{SparkKeepsNothing, SparkShuffleService, SparkNoFallback, SparkMasterOnLabel, SparkElsewhere}, spark},
+		{nil, []Code{LogsNotAggregated, LogsOnOwnDisk, LogsOnlyAtEnd}, logs},
+		{nil, []Code{AuxServiceInvalid, AuxServicePort, AuxServiceMissing}, auxServices},
+		{[]Fact{FactSettings}, []Code{ContainersShareUser}, executor},
+		{nil, []Code{
+			SparkKeepsNothing, SparkShuffleService, SparkNoFallback, SparkAllocationRefused, SparkAllocationHolds,
+			SparkMasterOnLabel, SparkElsewhere,
+		}, spark},
 		{nil, []Code{
 			ShuffleOneReplica, ShuffleRecomputes, ShuffleQuorum, ShuffleServersUnknown, ShuffleIncomplete, ShuffleSerializer,
 			ShuffleLocalReader, ShuffleAllocation,

@@ -46,6 +46,9 @@ func good() *Input {
 			"hadoop.security.authentication":                        "kerberos",
 			"hadoop.http.authentication.type":                       "kerberos",
 			propertyMasters:                                         " ",
+			propertyLogs:                                            "true",
+			propertyLogDir:                                          "hdfs:///logs",
+			propertyLogRoll:                                         "3600",
 			"yarn.resourcemanager.work-preserving-recovery.enabled": "true",
 		},
 		Scheduler: Scheduler{"capacityScheduler", Queue{Path: "root", Running: true, Queues: []Queue{
@@ -82,6 +85,7 @@ func goodSpark() map[string]string {
 //	node HOST LABEL, node HOST LABEL lost         a label of - means the default partition
 //	host NAME ADDRESS BACK                        - means that there is none
 //	spark PROPERTY VALUE                          change a property of spark-defaults.conf; a value of - takes it away
+//	worker [PROPERTY VALUE]                       set a property of the workers' yarn-site.xml
 //	mapred PROPERTY VALUE                         set a property of mapred-site.xml
 //	missing FACT WHY
 //	notes                                         show notes in full
@@ -154,6 +158,13 @@ func command(in *Input, words []string) error {
 		}
 		if in.Spark[arg(1)] = arg(2); arg(2) == "" {
 			delete(in.Spark, arg(1))
+		}
+	case "worker":
+		if in.Workers == nil {
+			in.Workers = map[string]string{propertyExecutor: linuxExecutor, propertyLogs: "true", propertyLogRoll: "3600"}
+		}
+		if arg(1) != "" {
+			in.Workers[arg(1)] = arg(2)
 		}
 	case "mapred":
 		if in.MapReduce == nil {
@@ -296,7 +307,9 @@ func TestNothingKnown(t *testing.T) {
 		in.Missing[f] = "away"
 	}
 	ofCluster := slices.DeleteFunc(Codes(), func(c Code) bool {
-		return strings.HasPrefix(string(c), "Spark") || strings.HasPrefix(string(c), "Shuffle")
+		return slices.ContainsFunc([]string{"Spark", "Shuffle", "AuxService"}, func(of string) bool {
+			return strings.HasPrefix(string(c), of)
+		})
 	})
 	r := Check(in)
 	if len(r.Findings) != 0 || len(r.Unchecked) != 1 || !slices.Equal(r.Unchecked[0].Codes, ofCluster) {
