@@ -135,13 +135,12 @@ type WindowSpec struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z][A-Za-z0-9_+/-]*$') && self != 'Local' && timestamp('2026-01-01T00:00:00Z').getHours(self) >= 0",message="write the name of a time zone, such as Asia/Shanghai"
 	TimeZone string `json:"timeZone"`
-	// DrainBefore is the time before the end in which nothing new is sold, and workers of a pool drain, in hours,
-	// minutes and seconds, such as 15m or 1h30m; resources already sold stay until the end. It must be shorter than the
-	// window, and a window that never ends takes none. It has no effect where another window continues. Set it to the
-	// run time of a typical batch pod. Default 0s.
-	// +kubebuilder:validation:MaxLength=20
-	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}[hms]){1,3}$`
-	DrainBefore string `json:"drainBefore,omitempty"`
+	// DrainBefore is the time before the end in which nothing new is sold, and workers of a pool drain, such as 15m or
+	// 1h30m; resources already sold stay until the end. It must be shorter than the window, and a window that never ends
+	// takes none. It has no effect where another window continues. Set it to the run time of a typical batch pod. Default
+	// 0s.
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="write hours, minutes and seconds, such as 15m or 1h30m"
+	DrainBefore *metav1.Duration `json:"drainBefore,omitempty"`
 }
 
 // CPUSpec sets how far a node's CPU is filled, how its slack is sold, and how batch is suppressed. Percentages have at

@@ -104,8 +104,8 @@ func queueOf(q yarn.Queue) yarncheck.Queue {
 	}
 	for _, p := range q.Partitions {
 		to.Partitions = append(to.Partitions, yarncheck.Partition{
-			Label: p.Label, Capacity: p.Capacity, MaxCapacity: p.MaxCapacity, Min: yarncheck.Size(p.Min),
-			MasterPercent: p.MasterPercent, MasterLimit: yarncheck.Size(p.MasterLimit),
+			Label: p.Label, Capacity: p.Capacity, MaxCapacity: p.MaxCapacity, Min: p.Min,
+			MasterPercent: p.MasterPercent, MasterLimit: p.MasterLimit,
 		})
 	}
 	for _, sub := range q.Queues {
@@ -122,7 +122,7 @@ func readNodes(ctx context.Context, rm *yarn.RM, in *yarncheck.Input) {
 	}
 	var names []string
 	for _, n := range nodes {
-		to := yarncheck.Node{Host: n.Host, Running: n.State == yarn.NodeRunning, Total: yarncheck.Size(n.Total)}
+		to := yarncheck.Node{Host: n.Host, Running: n.State == yarn.NodeRunning, Total: n.Total}
 		if len(n.Labels) > 0 {
 			to.Label = n.Labels[0]
 		}

@@ -331,8 +331,9 @@ func policyOf(name string, nodes int, now time.Time) v1alpha1.ColocationPolicy {
 		ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 3, CreationTimestamp: metav1.NewTime(now.Add(-72 * time.Hour))},
 		Spec: v1alpha1.ColocationPolicySpec{
 			Mode: "Enforce", Priority: 10, CPU: &v1alpha1.CPUSpec{Waterline: "65%", Method: "Predicted"},
-			Memory:  &v1alpha1.MemorySpec{Waterline: "80%"},
-			Windows: []v1alpha1.WindowSpec{{Name: "night", Start: "22:00", End: "08:00", TimeZone: "Europe/Berlin", DrainBefore: "15m"}},
+			Memory: &v1alpha1.MemorySpec{Waterline: "80%"},
+			Windows: []v1alpha1.WindowSpec{{Name: "night", Start: "22:00", End: "08:00", TimeZone: "Europe/Berlin",
+				DrainBefore: &metav1.Duration{Duration: 15 * time.Minute}}},
 		},
 		Status: v1alpha1.ColocationPolicyStatus{
 			ObservedGeneration: 3, SlippedPods: 2, Nodes: v1alpha1.NodeCounts{Selected: int32(nodes), Governed: int32(nodes),

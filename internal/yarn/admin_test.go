@@ -164,7 +164,7 @@ func TestAdminReadsBack(t *testing.T) {
 	a := adminClient(t, client(t, web), server.address())
 	var none *NoEffectError
 	err := a.ResizeNodes(t.Context(), map[string]Resource{"nm1.bed:45454": {1024, 2}}, 0)
-	if !errors.As(err, &none) || !strings.Contains(none.Have, "2048 MiB") {
+	if !errors.As(err, &none) || !strings.Contains(none.Have, "2048MiB") {
 		t.Errorf("totals: %v", err)
 	}
 	if err := a.SetNodeLabels(t.Context(), map[string]string{"nm2.bed": ""}, true); !errors.As(err, &none) {

@@ -80,7 +80,7 @@ func (j appJSON) app() (App, error) {
 		ID: j.ID, Name: j.Name, User: j.User, Queue: j.Queue, Type: j.Type, Tags: j.Tags, State: j.State,
 		FinalStatus: j.FinalStatus, Diagnostics: j.Diagnostics, Started: j.Started.time(), Finished: j.Finished.time(),
 		MasterNode: j.MasterNode, MasterLabel: j.MasterLabel, Label: j.Label, Containers: int(max(j.Containers, 0)),
-		Allocated: Resource{int64(max(j.Memory, 0)), int64(max(j.VCores, 0))},
+		Allocated: Resource{MemoryMiB: int64(max(j.Memory, 0)), VCores: int64(max(j.VCores, 0))},
 		Preempted: int(j.Preempted), PreemptedMaster: int(j.PreemptedMaster),
 	}, nil
 }

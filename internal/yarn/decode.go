@@ -117,4 +117,6 @@ type resourceJSON struct {
 	VCores number `json:"vCores"`
 }
 
-func (r resourceJSON) resource() Resource { return Resource{int64(r.Memory), int64(r.VCores)} }
+func (r resourceJSON) resource() Resource {
+	return Resource{MemoryMiB: int64(r.Memory), VCores: int64(r.VCores)}
+}

@@ -53,7 +53,7 @@ func (c *NM) Info(ctx context.Context, base string) (NMInfo, error) {
 	}
 	return NMInfo{
 		ID: i.ID, Healthy: bool(i.Healthy), Health: i.Health, Version: i.Version, Started: i.Started.time(),
-		Total: Resource{int64(i.Memory), int64(i.VCores)},
+		Total: Resource{MemoryMiB: int64(i.Memory), VCores: int64(i.VCores)},
 	}, nil
 }
 
@@ -145,7 +145,7 @@ func (c *NM) EachContainer(ctx context.Context, base string, each func(Container
 			}
 			each(Container{
 				ID: j.ID, State: j.State, ExitCode: int(j.ExitCode), Diagnostics: cut(j.Diagnostics), User: j.User,
-				Size: Resource{int64(j.Memory), int64(j.VCores)}, ExecutionType: j.ExecutionType,
+				Size: Resource{MemoryMiB: int64(j.Memory), VCores: int64(j.VCores)}, ExecutionType: j.ExecutionType,
 			})
 			return nil
 		})

@@ -77,11 +77,11 @@ func (j nodeJSON) node() (Node, error) {
 	n := Node{
 		ID: j.ID, Host: j.Host, Rack: j.Rack, State: j.State, HTTPAddress: j.HTTPAddress, Version: j.Version,
 		HealthReport: cut(j.HealthReport), LastHealthUpdate: j.HealthUpdate.time(), Containers: int(j.Containers),
-		Used:      Resource{int64(j.UsedMemory), int64(j.UsedVCores)},
-		Available: Resource{int64(j.FreeMemory), int64(j.FreeVCores)},
+		Used:      Resource{MemoryMiB: int64(j.UsedMemory), VCores: int64(j.UsedVCores)},
+		Available: Resource{MemoryMiB: int64(j.FreeMemory), VCores: int64(j.FreeVCores)},
 		Labels:    j.Labels,
 	}
-	n.Total = Resource{n.Used.MemoryMiB + n.Available.MemoryMiB, n.Used.VCores + n.Available.VCores}
+	n.Total = Resource{MemoryMiB: n.Used.MemoryMiB + n.Available.MemoryMiB, VCores: n.Used.VCores + n.Available.VCores}
 	if j.Total != nil {
 		n.Total = j.Total.resource()
 	}

@@ -242,8 +242,8 @@ func TestResizeWithoutEffect(t *testing.T) {
 	if !errors.As(err, &none) {
 		t.Fatalf("%v", err)
 	}
-	have := "2048 MiB and 4 vcores in state RUNNING"
-	want := NoEffectError{"the total of node nm1.bed:45454", "128 MiB and 1 vcores", have}
+	have := "2048MiB,4vcores in state RUNNING"
+	want := NoEffectError{"the total of node nm1.bed:45454", "128MiB,1vcores", have}
 	if *none != want {
 		t.Errorf("%+v", none)
 	}

@@ -1,17 +1,13 @@
 package yarn
 
 import (
-	"fmt"
 	"math"
+
+	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Resource is an amount of memory and CPU. What is available on a node is negative while the node is overcommitted.
-type Resource struct {
-	MemoryMiB int64
-	VCores    int64
-}
-
-func (r Resource) String() string { return fmt.Sprintf("%d MiB and %d vcores", r.MemoryMiB, r.VCores) }
+// Resource is an amount of memory and CPU.
+type Resource = model.Size
 
 // MiB returns how many whole MiB fit into that many bytes; 0 if bytes is negative.
 func MiB(bytes int64) int64 { return max(bytes, 0) >> 20 }

@@ -202,6 +202,27 @@ func (y *yard) testMany(t *testing.T) {
 	y.check(t, p)
 }
 
+// misedit edits the pool of testLife so that its spec cannot be used, and back.
+func (y *yard) misedit(t *testing.T, p *yarnPool, first, second string) {
+	t.Log("an edit that the API server takes and the manager does not: workers shrink, and none grows")
+	label := func(value string) {
+		if status := y.request(http.MethodPatch, poolPath+"night",
+			`{"spec":{"template":{"metadata":{"labels":{"`+v1alpha1.LabelQoS+`":`+value+`}}}}}`); status != http.StatusOK {
+			t.Fatalf("status %d", status)
+		}
+	}
+	label(`"LS"`)
+	y.complains(t, "night", v1alpha1.ConditionReady, "Invalid", "template", "goes on by its last valid spec")
+	y.offer(t, "life-0", "night", cpuMemory(9, 20))
+	y.offer(t, "life-1", "night", cpuMemory(5, 11))
+	p.offers(t, second, fakerm.Size{MemoryMiB: 4096, VCores: 2})
+	if n := p.Node(first); n.Total != (fakerm.Size{MemoryMiB: 8192, VCores: 4}) {
+		t.Errorf("it grew: %+v", n)
+	}
+	label("null")
+	p.offers(t, first, fakerm.Size{MemoryMiB: 16384, VCores: 8})
+}
+
 // testLife makes a pool with five lines of YAML, and follows its workers until it is deleted.
 func (y *yard) testLife(t *testing.T) {
 	o := quick
@@ -261,6 +282,10 @@ func (y *yard) testLife(t *testing.T) {
 		n := p.Node(first)
 		return n.Containers == 4, fmt.Sprintf("%+v", n)
 	})
+
+	if !testing.Short() {
+		y.misedit(t, p, first, second)
+	}
 
 	t.Log("the pool is deleted, and its workers drain")
 	if status := y.request(http.MethodDelete, poolPath+"night", ""); status != http.StatusOK {

@@ -78,7 +78,7 @@ func TestAPIPoolReach(t *testing.T) {
 		t.Fatalf("making the Secret: status %d", status)
 	}
 	manifest := strings.Replace(specOf("reach", p.address, ""), "namespace: "+poolNamespace, "namespace: "+other, 1)
-	y.create(t, strings.Replace(manifest, "image:", "authSecret: hadoop, image:", 1))
+	y.create(t, strings.Replace(manifest, "label:", "authSecret: {name: hadoop}, label:", 1))
 	defer func() {
 		y.request(http.MethodDelete, path+"reach", "")
 		y.request(http.MethodPatch, path+"reach", `{"metadata":{"finalizers":[]}}`)

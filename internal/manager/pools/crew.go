@@ -25,6 +25,8 @@ const (
 	patience = time.Minute
 	// recoverCrew is for how long a coordinator does not list a worker before its pod is replaced. Nothing runs in it.
 	recoverCrew = 5 * time.Minute
+	// lookWithin bounds how long a coordinator that does not answer delays a round.
+	lookWithin = 5 * time.Second
 	// restFor is for how long it counts that a worker is active, if nothing is to happen to it. Hundreds of workers would
 	// be asked in each round otherwise.
 	restFor = 10 * time.Second
@@ -50,12 +52,17 @@ type crewEngine struct {
 	active  map[string]time.Time // by UID of its pod: when an active worker was asked last
 }
 
+// crewSettings returns the settings of a pool for the decision.
+func (r *round) crewSettings(kind *olap.Kind) crew.Settings {
+	return crew.Settings{
+		Least: kind.Least, Grace: r.read.Grace, Drain: r.read.Drain, Register: registerWithin, Recover: recoverCrew,
+		Patience: patience, CoolDown: r.read.CoolDown, Attempts: attempts, Invalid: r.invalid,
+	}
+}
+
 // runCrew is a round of a pool whose workers have one size.
 func (r *round) runCrew(ctx context.Context, kind *olap.Kind) {
-	c := &crewRound{round: r, kind: kind, settings: crew.Settings{
-		Least: kind.Least, Grace: r.read.Grace, Drain: r.read.Drain, Register: registerWithin, Recover: recoverCrew,
-		Patience: patience, CoolDown: r.read.CoolDown, Attempts: attempts,
-	}}
+	c := &crewRound{round: r, kind: kind, settings: r.crewSettings(kind)}
 	r.crew = c
 	if r.p.DeletionTimestamp == nil {
 		r.applyObjects(ctx, c.files(), kind.Port)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
+	"github.com/waterline-io/waterline/internal/yarn"
 )
 
 const (
@@ -18,8 +19,8 @@ const (
 
 // demand is what a keeper knows about what applications wait for.
 type demand struct {
-	of    *engine   // that said it
-	tried time.Time // when it was asked last
+	of    *yarn.Cluster // that said it
+	tried time.Time     // when it was asked last
 	last  pool.Demand
 	err   error // why it does not say it
 	known pool.Following
@@ -32,13 +33,13 @@ func (r *round) followDemand(ctx context.Context) {
 		k.demand = demand{}
 		return
 	}
-	if k.demand.of != k.engine {
-		k.demand = demand{of: k.engine}
+	if k.demand.of != k.observer.Cluster {
+		k.demand = demand{of: k.observer.Cluster}
 	}
 	d := &k.demand
-	if r.view != nil && r.now.Sub(d.tried) >= demandEvery {
+	if r.state.Known && r.now.Sub(d.tried) >= demandEvery {
 		d.tried = r.now
-		d.last, d.err = k.engine.lookAtDemand(ctx, r.now, d.last)
+		d.last, d.err = r.lookAtDemand(ctx, d.last)
 	}
 	d.last.Follow = true
 	if d.last.Blind(r.now) && d.err != nil {
@@ -51,19 +52,20 @@ func (r *round) followDemand(ctx context.Context) {
 }
 
 // lookAtDemand asks what applications wait for. last is the answer before.
-func (e *engine) lookAtDemand(ctx context.Context, now time.Time, last pool.Demand) (pool.Demand, error) {
+func (r *round) lookAtDemand(ctx context.Context, last pool.Demand) (pool.Demand, error) {
 	ctx, cancel := context.WithTimeout(ctx, demandWithin)
 	defer cancel()
-	labels := []string{e.spec.Label.Name}
-	if e.spec.Label.Shared {
+	label := r.p.Spec.YARN.Label
+	labels := []string{label.Name}
+	if label.Shared {
 		labels = append(labels, "") // containers that ask for no label land on idle workers
 	}
-	pending, err := e.rm.Pending(ctx, labels...)
+	pending, err := r.k.observer.Cluster.RM.Pending(ctx, labels...)
 	switch {
 	case err == nil:
-		return pool.Demand{Read: now, Pending: size(pending)}, nil
+		return pool.Demand{Read: r.now, Pending: pending}, nil
 	case last.Failing.IsZero():
-		last.Failing = now
+		last.Failing = r.now
 	}
 	return last, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/reach"
 	"github.com/waterline-io/waterline/internal/drain"
+	"github.com/waterline-io/waterline/internal/yarn"
 )
 
 // anywhere is a dialer of tests, whose servers are on this machine.
@@ -66,18 +67,18 @@ func TestForbiddenAddress(t *testing.T) {
 			ResourceManagers: []string{"http://" + host + ":" + port}, ExcludeFile: "x",
 			Admins: []string{host + ":" + port}, User: "yarn",
 		}
-		e, _, err := newEngine(spec, nil, d)
+		e, _, err := clusterOf(spec, nil, d)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = e.rm.Active(t.Context())
+		_, err = e.RM.Active(t.Context())
 		refused("the ResourceManager "+host, err)
 		if reason, _ := causeOf(err); reason != notAllowed {
 			t.Errorf("the reason is %s", reason)
 		}
-		refused("its administration "+host, e.readExcludes(t.Context(), time.Second))
-		e.peers.set("w-0", strings.Trim(host, "[]"))
-		_, err = e.nm.Info(t.Context(), "http://w-0:"+port)
+		refused("its administration "+host, e.Admin.RefreshNodesGracefully(t.Context(), time.Second))
+		e.Locate("w-0", strings.Trim(host, "[]"))
+		_, err = e.NM.Info(t.Context(), "http://w-0:"+port)
 		refused("a NodeManager "+host, err)
 	}
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -86,15 +87,15 @@ func TestForbiddenAddress(t *testing.T) {
 	}))
 	defer web.Close()
 	webAddress := web.Listener.Addr().String()
-	secret := map[string][]byte{keyPrincipal: []byte("waterline"), keyKeytab: []byte(keytabOf(t, "waterline")),
-		keyKrb5: []byte(krb5)}
-	e, _, err := newEngine(&v1alpha1.YARNSpec{
+	secret := map[string][]byte{yarn.KeyPrincipal: []byte("waterline"), yarn.KeyKeytab: []byte(keytabOf(t, "waterline")),
+		yarn.KeyKrb5: []byte(krb5)}
+	e, _, err := clusterOf(&v1alpha1.YARNSpec{
 		ResourceManagers: []string{"http://" + webAddress}, AuthSecret: &v1alpha1.ObjectReference{Name: "s"},
 	}, secret, dialerOf(t, webAddress))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = e.rm.Active(t.Context())
+	_, err = e.RM.Active(t.Context())
 	refused("the KDC", err)
 
 	crew := &crewDialer{dialer: d}
@@ -110,19 +111,6 @@ func TestForbiddenAddress(t *testing.T) {
 	refused("a coordinator", err)
 	if n := connections.Load(); n != 0 {
 		t.Errorf("%d connections were made", n)
-	}
-}
-
-// TestNoProxy checks that the environment's proxy cannot connect in the place of the manager.
-func TestNoProxy(t *testing.T) {
-	address, connections := secretServer(t)
-	t.Setenv("HTTP_PROXY", "http://"+address) // read once by the process: only if no test before did
-	auth, base, err := identity(&v1alpha1.YARNSpec{}, nil, anywhere(t))
-	if err != nil || base.Proxy != nil || auth.Kerberos != nil {
-		t.Errorf("%v, %+v", err, auth)
-	}
-	if n := connections.Load(); n != 0 {
-		t.Errorf("%d connections", n)
 	}
 }
 
@@ -155,16 +143,16 @@ func TestForeignAnswers(t *testing.T) {
 		},
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w) }))
-		e, _, err := newEngine(&v1alpha1.YARNSpec{
+		e, _, err := clusterOf(&v1alpha1.YARNSpec{
 			ResourceManagers: []string{s.URL}, ExcludeFile: "x", User: "yarn",
 			Admins: []string{s.Listener.Addr().String()},
 		}, nil, anywhere(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, active := e.rm.Active(t.Context())
-		_, nodes := e.rm.Nodes(t.Context())
-		_, labels := e.rm.Labels(t.Context())
+		_, active := e.RM.Active(t.Context())
+		_, nodes := e.RM.Nodes(t.Context())
+		_, labels := e.RM.Labels(t.Context())
 		client, err := drain.NewClient(drain.Auth{Dial: anywhere(t).dial}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -190,11 +178,11 @@ func TestForeignAnswers(t *testing.T) {
 		fmt.Fprint(w, `{"RemoteException": {"exception": "AuthorizationException", "message": "user x may not"}}`)
 	}))
 	defer s.Close()
-	e, _, err := newEngine(&v1alpha1.YARNSpec{ResourceManagers: []string{s.URL}, User: "yarn"}, nil, anywhere(t))
+	e, _, err := clusterOf(&v1alpha1.YARNSpec{ResourceManagers: []string{s.URL}, User: "yarn"}, nil, anywhere(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = e.rm.Active(t.Context())
+	_, err = e.RM.Active(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "AuthorizationException: user x may not") {
 		t.Errorf("an exception of Hadoop: %v", err)
 	}
@@ -213,11 +201,10 @@ func TestNotAllowed(t *testing.T) {
 	k.c.o.Reach, k.c.o.ExcludeDir, k.status = scopes, t.TempDir(), &v1alpha1.WorkerPoolStatus{}
 	spec.ResourceManagers, spec.ExcludeFile = []string{"http://" + address}, "x"
 	spec.AuthSecret = &v1alpha1.ObjectReference{Name: "s"}
-	r.lookAtRM(t.Context())
-	r.lookAtExcludes(t.Context())
-	r.askOwn(t.Context())
-	if r.view != nil || k.engine != nil || r.graceful() {
-		t.Errorf("%+v, %+v", r.view, k.engine)
+	r.look(t.Context())
+	r.ask(t.Context())
+	if r.state.Known || k.observer.Cluster != nil || r.graceful() {
+		t.Errorf("%+v, %+v", r.state, k.observer.Cluster)
 	}
 	for condition, value := range map[string]string{
 		v1alpha1.ConditionRMUnreachable: "addresses", v1alpha1.ConditionExcludeFailed: "excludeFiles",

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/yarn"
 )
 
 // executorProperty is the property of the class that starts containers.
@@ -38,7 +39,7 @@ func letExecute(w *corev1.Container) {
 // barred reports whether no pod may be made, because the cluster is secure, and nobody said as whom containers run.
 func (r *round) barred() bool {
 	y := r.p.Spec.YARN
-	return y != nil && r.k.engine != nil && r.k.engine.secure && y.ContainerExecutor == ""
+	return y != nil && len(r.k.endpoint.Secret[yarn.KeyPrincipal]) > 0 && y.ContainerExecutor == ""
 }
 
 // reportBarred says so.

@@ -105,7 +105,8 @@ const notice = 2
 // allowance returns the annotation for the guard of a worker after its next step: the size that its deadline is for, or
 // without a deadline its total. What is not known stays as it is. So does the allowance of a worker that drains with a
 // total of zero: its containers keep what they have until shortly before its end.
-func (r *round) allowance(pl *place, s *pool.Step) string {
+func (r *round) allowance(pl *place) string {
+	s := &pl.step
 	if !pl.pod.guarded {
 		return pl.pod.allowance
 	}
@@ -115,7 +116,7 @@ func (r *round) allowance(pl *place, s *pool.Step) string {
 		return allowanceText(pool.Size{}, s.By)
 	case !s.Marks.Until.IsZero():
 		return allowanceText(s.Marks.Into, s.Marks.Until)
-	case r.view == nil:
+	case !r.state.Known:
 	case s.Verb == pool.Resize && s.Size != (pool.Size{}):
 		return allowanceText(s.Size, time.Time{})
 	case s.Verb != pool.Resize && m != nil && m.Total != (pool.Size{}):
@@ -127,10 +128,9 @@ func (r *round) allowance(pl *place, s *pool.Step) string {
 // allowanceText returns an allowance as the annotation has it.
 func allowanceText(size pool.Size, until time.Time) string {
 	a := struct {
-		MemoryMiB int64     `json:"memoryMiB"`
-		VCores    int64     `json:"vcores"`
-		Until     time.Time `json:"until,omitzero"`
-	}{size.MemoryMiB, size.VCores, until.UTC()}
+		pool.Size
+		Until time.Time `json:"until,omitzero"`
+	}{size, until.UTC()}
 	text, err := json.Marshal(a)
 	if err != nil {
 		return "" // numbers and times can be written

@@ -47,20 +47,19 @@ func TestAllowance(t *testing.T) {
 		{"it must have stopped in an hour", running, false, false, pool.Step{By: until.Add(time.Hour)},
 			`{"memoryMiB":8192,"vcores":8}`},
 	} {
-		r := &round{view: &view{}, now: until.Add(-time.Minute), in: pool.Input{Settings: pool.Settings{Grace: time.Minute}}}
-		if c.silent {
-			r.view = nil
-		}
+		r := &round{now: until.Add(-time.Minute), in: pool.Input{Settings: pool.Settings{Grace: time.Minute}}}
+		r.state.Known = !c.silent
 		pl := &place{
 			worker: &pool.Worker{Managers: c.managers}, pod: &podRow{guarded: !c.without, allowance: before},
+			step: c.step,
 		}
-		if got := r.allowance(pl, &c.step); got != c.want {
+		if got := r.allowance(pl); got != c.want {
 			t.Errorf("%s: %s, want %s", c.about, got, c.want)
 		}
 	}
-	r := &round{view: &view{}, now: until, in: pool.Input{Settings: pool.Settings{Grace: time.Minute, Graceful: true}}}
-	pl := &place{worker: &pool.Worker{Managers: running}, pod: &podRow{guarded: true}}
-	if got := r.allowance(pl, &pool.Step{By: until}); got != `{"memoryMiB":8192,"vcores":8}` {
-		t.Errorf("the ResourceManager decommissions it: %s", got)
+	r := &round{now: until, in: pool.Input{Settings: pool.Settings{Grace: time.Minute, Graceful: true}}}
+	pl := &place{worker: &pool.Worker{Managers: running}, pod: &podRow{guarded: true}, step: pool.Step{By: until}}
+	if r.state.Known = true; r.allowance(pl) != `{"memoryMiB":8192,"vcores":8}` {
+		t.Errorf("the ResourceManager decommissions it: %s", r.allowance(pl))
 	}
 }

@@ -2,6 +2,7 @@ package pools
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,8 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	actyarn "github.com/waterline-io/waterline/internal/act/yarn"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/observe/kube"
+	observeyarn "github.com/waterline-io/waterline/internal/observe/yarn"
+	"github.com/waterline-io/waterline/internal/yarn"
 )
 
 // keeper carries out one pool, in rounds.
@@ -32,16 +36,16 @@ type keeper struct {
 	reports    []string                   // the content of the pool's reports
 	unreported error                      // why they could not be written last; nil: they were
 	written    time.Time                  // when the status was written last
-	engine     *engine                    // nil: there is none, or another is needed
+	observer   observeyarn.Observer       // of the YARN cluster
+	actor      actyarn.Actor              // the same
+	endpoint   yarn.Endpoint              // that the clients of the two are made for
+	readLabels bool                       // the labels of nodes are to be read in the next round
 	crew       *crewEngine                // the same for a pool whose workers have one size
 	unprepared error                      // why the objects beside the pods are not as they should be; nil: they are
 	applied    string                     // what the objects beside the pods were made from
 	secret     map[string][]byte          // of the pool, as read last
 	secretName string
 	secretRead time.Time
-	unread     map[string]bool         // hosts whose entry in the exclude file changed, and may not have been read
-	readTried  time.Time               // while unread is nil: when the ResourceManager was last asked to read the file
-	readErr    error                   // and what came of it
 	unsettled  map[string]time.Time    // by worker: since when what the ResourceManager shows of it is not true
 	warned     map[string]string       // by condition: what the last event said
 	logged     map[string]string       // by message: the error in the log
@@ -49,11 +53,8 @@ type keeper struct {
 	workers    int                     // of the round before
 	demand     demand                  // of applications
 
-	mu     sync.Mutex
-	shown  shown                // for the metrics
-	asked  map[string]asked     // resizes by worker
-	heard  map[string]time.Time // by worker: the time that the ResourceManager was told in this round, and confirmed
-	silent map[string]silence   // by worker: NodeManagers that did not answer
+	mu    sync.Mutex
+	shown shown // for the metrics
 }
 
 func newKeeper(c *Controller, namespace, name string) *keeper {
@@ -130,31 +131,28 @@ func (k *keeper) round(ctx context.Context) bool {
 		if k.complain(ctx, "the workers of a pool could not be read", err); err != nil {
 			return true
 		}
-		k.uid, k.status, k.saved, k.unread, k.warned = p.UID, status, status.DeepCopy(), nil, map[string]string{}
-		if k.engine != nil {
-			k.engine.doubt = true
-		}
-		k.readTried = time.Time{}
-		k.mu.Lock()
-		k.asked = nil
-		k.mu.Unlock()
+		k.uid, k.status, k.saved, k.warned = p.UID, status, status.DeepCopy(), map[string]string{}
+		cluster := k.observer.Cluster // the rest that these know is of another pool
+		k.observer, k.actor = observeyarn.Observer{Cluster: cluster}, actyarn.Actor{Cluster: cluster}
 	}
 	var t trouble
-	read, err := kube.ReadWorkerPool(p)
+	used, read, err := k.usable(p)
 	if err != nil {
 		t.add(v1alpha1.ConditionReady, "Invalid", err)
+	}
+	if used == nil {
 		if p.DeletionTimestamp != nil && !k.hasPods(p) { // nobody can correct it any more
 			t.add(v1alpha1.ConditionStepsFailed, "FinalizerFailed", k.release(ctx, p))
 		}
 		k.report(ctx, now, p, nil, &t)
 		return true
 	}
-	if done, err := k.finalize(ctx, p); err != nil {
-		t.add(v1alpha1.ConditionStepsFailed, "FinalizerFailed", err)
+	if done, failed := k.finalize(ctx, p); failed != nil {
+		t.add(v1alpha1.ConditionStepsFailed, "FinalizerFailed", failed)
 	} else if done {
 		return true
 	}
-	r := &round{k: k, now: now, p: p, read: read, nodes: nodes, t: &t}
+	r := &round{k: k, now: now, p: used, read: read, invalid: err != nil, nodes: nodes, t: &t}
 	if kind := r.kind(); kind != nil {
 		r.runCrew(ctx, kind)
 		k.workers = len(r.places)
@@ -169,6 +167,25 @@ func (k *keeper) round(ctx context.Context) bool {
 	r.act(ctx)
 	k.report(ctx, now, p, r, &t)
 	return true
+}
+
+// usable returns a pool with the spec to go by: its own, or the last one that could be used, with the error of its own.
+// nil: there is none.
+func (k *keeper) usable(p *v1alpha1.WorkerPool) (*v1alpha1.WorkerPool, kube.WorkerPool, error) {
+	read, err := kube.ReadWorkerPool(p)
+	if err == nil {
+		return p, read, nil
+	}
+	last := p.DeepCopy()
+	last.Spec = v1alpha1.WorkerPoolSpec{}
+	if json.Unmarshal([]byte(k.status.ValidSpec), &last.Spec) != nil {
+		return nil, read, err
+	}
+	if read, bad := kube.ReadWorkerPool(last); bad == nil {
+		return last, read, fmt.Errorf("the pool goes on by its last valid spec: its workers shrink and drain, none grows, "+
+			"and no pod is made; correct the spec: %w", err)
+	}
+	return nil, read, err
 }
 
 // hasPods reports whether the pool has pods.
@@ -192,19 +209,20 @@ func (k *keeper) finalize(ctx context.Context, p *v1alpha1.WorkerPool) (bool, er
 
 // round is one round of a pool.
 type round struct {
-	k     *keeper
-	now   time.Time
-	p     *v1alpha1.WorkerPool
-	read  kube.WorkerPool
-	nodes map[string]Node
-	t     *trouble
+	k    *keeper
+	now  time.Time
+	p    *v1alpha1.WorkerPool
+	read kube.WorkerPool
+	// invalid means that the spec is an earlier one, because the present one cannot be used.
+	invalid bool
+	nodes   map[string]Node
+	t       *trouble
 
-	view     *view // nil: no ResourceManager answered
-	excluded map[string]bool
-	places   []place
-	in       pool.Input
-	steps    []pool.Step
-	opening  pool.Opening
+	state   observeyarn.State
+	places  []place
+	in      pool.Input
+	tally   pool.Tally
+	opening pool.Opening
 	// unsettled are workers that were left out of the decision, because what the ResourceManager shows is not true yet.
 	unsettled map[string]bool
 	crew      *crewRound // nil: the workers are NodeManagers
@@ -221,7 +239,11 @@ type place struct {
 	labelled string
 	node     string
 	pod      *podRow
-	index    int // in the pool; -1: it is one too many
+	index    int           // in the pool; -1: it is one too many
+	settled  bool          // what the ResourceManager shows of it is true
+	asks     pool.Question // to its NodeManager
+	step     pool.Step
+	err      error // of the step
 }
 
 // trouble collects what goes wrong in a round, by condition.

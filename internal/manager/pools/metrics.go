@@ -41,10 +41,10 @@ func (k *keeper) count(verb pool.Verb, err error) {
 // show keeps what the metrics show.
 func (k *keeper) show(r *round, s *v1alpha1.WorkerPoolStatus) {
 	phases := map[pool.Phase]int{}
-	for _, step := range r.steps {
-		phases[step.Phase]++
+	for i := range r.places {
+		phases[r.places[i].step.Phase]++
 	}
-	reachable := r.view != nil
+	reachable := r.state.Known
 	if r.crew != nil {
 		phases, reachable = r.crew.phases(), r.crew.in.Known
 	}
@@ -52,8 +52,8 @@ func (k *keeper) show(r *round, s *v1alpha1.WorkerPoolStatus) {
 	defer k.mu.Unlock()
 	k.shown.phases, k.shown.total, k.shown.used, k.shown.containers = phases, s.Total, s.Used, s.Containers
 	k.shown.reachable = reachable
-	if k.engine != nil {
-		k.shown.requests = k.engine.requests.Load()
+	if c := k.observer.Cluster; c != nil {
+		k.shown.requests = c.Requests.Load()
 	}
 }
 

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net"
-	"net/http"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +19,7 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/policy"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
+	observeyarn "github.com/waterline-io/waterline/internal/observe/yarn"
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
@@ -28,15 +27,9 @@ const (
 	registerWithin = 3 * time.Minute
 	recoverWithin  = 10 * time.Minute
 	attempts       = 2
-	// strayAfter is when a NodeManager that did not register is asked for its name. Its web services are up by then.
-	strayAfter = 20 * time.Second
-	// lookWithin bounds how long a ResourceManager that accepts requests and does not answer delays a round, in which
-	// workers may have to stop.
-	lookWithin = 5 * time.Second
-	// readEvery is the time between two attempts to have the exclude file read at first. An attempt can take lookWithin.
-	readEvery = 30 * time.Second
-	// activeWithin is the part of it in which one of them must say that it is the active one.
-	activeWithin = 3 * time.Second
+	// effectWithin is for how long a worker is left alone whose numbers are not true yet. It was never seen to take a
+	// second.
+	effectWithin = 10 * time.Second
 )
 
 // Settings returns the settings of a pool of YARN for the decision, without graceful decommissions.
@@ -56,7 +49,7 @@ func Settings(p *kube.WorkerPool, label string) pool.Settings {
 // settings returns the pool's settings for the decision.
 func (r *round) settings() pool.Settings {
 	s := Settings(&r.read, r.p.Spec.YARN.Label.Name)
-	s.Graceful = r.graceful()
+	s.Graceful, s.Invalid = r.graceful(), r.invalid
 	return s
 }
 
@@ -77,17 +70,15 @@ func (r *round) observe(ctx context.Context) {
 	if r.p.DeletionTimestamp == nil {
 		r.opening = pool.Opening(policy.OpeningAt(r.read.Windows, r.now))
 	}
-	r.lookAtRM(ctx)
-	r.lookAtExcludes(ctx)
-	r.in = pool.Input{Now: r.now, Settings: r.settings(), RM: pool.RM{Known: r.view != nil}}
+	r.look(ctx)
+	r.in = pool.Input{Now: r.now, Settings: r.settings(), RM: pool.RM{
+		Known: r.state.Known, Labels: r.state.Label, StaleLabels: r.state.StaleLabels,
+	}}
 	if r.p.DeletionTimestamp != nil {
 		r.in.Deleted = r.p.DeletionTimestamp.Time
 	}
 	if s := k.status.ResourceManager; s != nil {
 		r.in.RM.Since = s.Since.Time
-	}
-	if r.view != nil {
-		r.in.RM.Labels = r.view.label
 	}
 	r.list()
 	r.watch()
@@ -103,7 +94,7 @@ func (r *round) observe(ctx context.Context) {
 	r.unsettled = map[string]bool{}
 	since := map[string]time.Time{}
 	r.places = slices.DeleteFunc(r.places, func(pl place) bool {
-		if r.seen(&pl) {
+		if pl.settled {
 			return false
 		}
 		name := pl.worker.Name
@@ -114,65 +105,51 @@ func (r *round) observe(ctx context.Context) {
 		return r.unsettled[name]
 	})
 	k.unsettled = since
-	for _, pl := range r.places {
-		r.in.Workers = append(r.in.Workers, *pl.worker)
+	r.in.Workers = make([]pool.Worker, len(r.places))
+	for i := range r.places {
+		pl := &r.places[i]
+		r.in.Workers[i], pl.worker = *pl.worker, &r.in.Workers[i]
+		if m, _ := pl.worker.Manager(); r.state.Known {
+			r.t.add(v1alpha1.ConditionStepsFailed, "StepFailed", k.actor.Check(r.now, pl.worker.Name, totalOf(m)))
+		}
 	}
 	r.followDemand(ctx)
 	r.reportBarred()
-	r.readBack()
 }
 
-// lookAtRM reads what the ResourceManager shows, and notes which one is active.
-func (r *round) lookAtRM(ctx context.Context) {
+// totalOf returns the total of a NodeManager; nil if there is none.
+func totalOf(m *pool.Manager) *pool.Size {
+	if m == nil {
+		return nil
+	}
+	return &m.Total
+}
+
+// look reads the cluster, and notes which ResourceManager is active.
+func (r *round) look(ctx context.Context) {
 	k := r.k
-	d, err := r.dialer()
-	if err != nil {
-		r.t.add(v1alpha1.ConditionRMUnreachable, notAllowed, err)
+	r.state = k.observer.Look(ctx, observeyarn.Query{
+		Now: r.now, RM: r.connect(ctx), Label: r.p.Spec.YARN.Label.Name, Labels: k.readLabels, Hosts: r.ours,
+		Exclude: r.excludeFile(),
+	})
+	r.t.add(v1alpha1.ConditionExcludeFailed, "Unreadable", r.state.ExcludeErr)
+	if r.state.Err != nil {
+		r.unreachable(r.state.Err)
+	}
+	if !r.state.Known {
 		return
 	}
-	secret, err := r.secret(ctx)
-	if err != nil {
-		r.t.add(v1alpha1.ConditionRMUnreachable, "NoSecret", err)
-		return
+	if r.graceful() && r.state.ExcludeErr == nil {
+		r.t.add(v1alpha1.ConditionExcludeFailed, "NotRead", k.actor.ReadOnce(ctx, r.now, r.read.Drain))
 	}
-	if k.engine == nil || !reflect.DeepEqual(k.engine.spec, r.p.Spec.YARN) || !reflect.DeepEqual(k.engine.secret, secret) {
-		e, reason, err := newEngine(r.p.Spec.YARN, secret, d)
-		if err != nil {
-			k.secretRead = time.Time{} // it may be corrected now
-			r.t.add(v1alpha1.ConditionRMUnreachable, reason, err)
-			return
-		}
-		if k.engine != nil {
-			e.requests.Store(k.engine.requests.Load())
-		}
-		k.engine, k.readTried = e, time.Time{}
-	}
-	looking, cancel := context.WithTimeout(ctx, lookWithin)
-	defer cancel()
-	v, err := k.engine.look(looking, r.ours)
-	if err != nil {
-		r.unreachable(err)
-		return
-	}
-	r.view = v
+	info := &r.state.Info
 	now := &v1alpha1.ResourceManagerStatus{
-		Address: v.info.Address, Version: v.info.Version, Started: second(v.info.Started), Since: second(r.now),
+		Address: info.Address, Version: info.Version, Started: second(info.Started), Since: second(r.now),
 	}
 	if s := k.status.ResourceManager; s != nil && s.Address == now.Address && s.Started.Equal(&now.Started) {
 		now.Since = s.Since
 	}
 	k.status.ResourceManager = now
-}
-
-// unreachable notes that the ResourceManager does not answer.
-func (r *round) unreachable(err error) {
-	reason, fix := causeOf(err)
-	if reason == "LoginFailed" || reason == "Refused" {
-		r.k.secretRead = time.Time{} // it may be corrected now
-	}
-	r.t.add(v1alpha1.ConditionRMUnreachable, reason, fmt.Errorf("no ResourceManager of %s answers as the active one; "+
-		"workers stay as they are, and stop at their ends; %s: %w",
-		strings.Join(r.p.Spec.YARN.ResourceManagers, ", "), fix, err))
 }
 
 // secretEvery is how long a Secret counts after it was read.
@@ -199,73 +176,32 @@ func (r *round) secretOf(ctx context.Context, field, name string) (map[string][]
 	}
 	if err != nil {
 		return nil, fmt.Errorf("spec.yarn.authSecret: reading Secret %s, which needs the keys %s, %s and %s for "+
-			"Kerberos, or %s for https: %w", name, keyPrincipal, keyKeytab, keyKrb5, keyCA, err)
+			"Kerberos, or %s for https: %w", name, yarn.KeyPrincipal, yarn.KeyKeytab, yarn.KeyKrb5, yarn.KeyCA, err)
+	}
+	if s.Data == nil {
+		s.Data = map[string][]byte{} // it is empty, and there
 	}
 	k.secret, k.secretName, k.secretRead = s.Data, name, r.now
 	return k.secret, nil
 }
 
-// causeOf names the cause of an error of the ResourceManager, and what to do.
-func causeOf(err error) (reason, fix string) {
-	var status *yarn.StatusError
-	var login *yarn.KerberosError
+// excludeFile returns the exclude file; nil if there is none that the pool may use.
+func (r *round) excludeFile() *yarn.ExcludeFile {
+	name, o := r.p.Spec.YARN.ExcludeFile, &r.k.c.o
 	switch {
-	case isNotAllowed(err):
-		return notAllowed, "the administrator of the cluster says what pools may reach"
-	case errors.As(err, &login):
-		return "LoginFailed", "check the Secret of spec.yarn.authSecret, and the KDC"
-	case errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden):
-		return "Refused", "check spec.yarn.user, or the Secret of spec.yarn.authSecret"
-	case errors.Is(err, yarn.ErrStandby):
-		reason = "Standby"
-	default:
-		reason = "NoAnswer"
-	}
-	return reason, "check that spec.yarn.resourceManagers has the addresses of all of the cluster's, and that the " +
-		"manager can reach them"
-}
-
-// lookAtExcludes reads the exclude file. After a start of this controller, the ResourceManager reads it once more,
-// because the one before may have been killed after it had written it.
-func (r *round) lookAtExcludes(ctx context.Context) {
-	k := r.k
-	name := r.p.Spec.YARN.ExcludeFile
-	if name == "" {
-		return
-	}
-	r.excluded = map[string]bool{}
-	if k.c.o.ExcludeDir == "" {
+	case name == "":
+	case o.ExcludeDir == "":
 		r.t.add(v1alpha1.ConditionExcludeFailed, "NoDirectory", errors.New("spec.yarn.excludeFile is set, and the manager "+
 			"has no directory of exclude files, so workers are not decommissioned gracefully; set the chart's value "+
 			"manager.pools.excludeVolume, or leave excludeFile out"))
-		return
-	}
-	if !r.mayExclude() {
+	case !r.mayExclude():
 		r.t.add(v1alpha1.ConditionExcludeFailed, notAllowed, fmt.Errorf("pools of namespace %s may not use the exclude file "+
 			"%s, so workers are not decommissioned gracefully; add it to the chart's value "+
-			"manager.pools.allow.%[1]s.excludeFiles, or leave excludeFile out", k.namespace, name))
-		return
+			"manager.pools.allow.%[1]s.excludeFiles, or leave excludeFile out", r.k.namespace, name))
+	default:
+		return &yarn.ExcludeFile{Dir: o.ExcludeDir, Name: name}
 	}
-	f := excludeFile{k.c.o.ExcludeDir, name}
-	content, err := f.read()
-	var hosts map[string]bool
-	if err == nil {
-		hosts, err = f.hosts(content)
-	}
-	if err != nil {
-		r.t.add(v1alpha1.ConditionExcludeFailed, "Unreadable", err)
-		return
-	}
-	r.excluded = hosts
-	if r.view == nil || k.unread != nil {
-		return
-	}
-	if r.now.Sub(k.readTried) >= readEvery {
-		k.readTried, k.readErr = r.now, k.engine.readExcludes(ctx, r.read.Drain)
-	}
-	if r.t.add(v1alpha1.ConditionExcludeFailed, "NotRead", k.readErr); k.readErr == nil {
-		k.unread = map[string]bool{}
-	}
+	return nil
 }
 
 // list lists the workers: those of the pool, and those that are one too many and have not left yet.
@@ -303,7 +239,7 @@ func (r *round) list() {
 	}
 	for _, w := range r.k.status.Workers {
 		// Without a pod, its host may still be in the exclude file.
-		if !listed[w.Name] && (pool.Phase(w.Phase) != pool.Terminated || r.excluded[r.host(w.Name, w.Node)]) {
+		if !listed[w.Name] && (pool.Phase(w.Phase) != pool.Terminated || r.state.Excluded[r.host(w.Name, w.Node)]) {
 			add(w.Name, w.Node, -1)
 		}
 	}
@@ -381,17 +317,16 @@ func (r *round) fill(pl *place, on map[string]int) {
 	}
 	w.Figures = r.figures(pl.node, on[pl.node], floor)
 	w.Allowance = w.Figures.Now
-	w.Heard = r.k.heard[w.Name]
-	w.Excluded = r.excluded[pl.host] || r.k.unread[pl.host]
+	w.Heard = r.k.actor.Heard(w.Name)
+	w.Excluded = r.state.Excluded[pl.host] || r.k.actor.Unread(pl.host)
 	if pl.row.Ended != nil {
 		w.Ended = pl.row.Ended.Time
 	}
 	if r.p.Generation == r.k.status.ObservedGeneration {
 		w.Attempts = pool.Failures(int(pl.row.Attempts), w.Ended, r.opening)
 	}
-	if r.view != nil {
-		w.Label = r.view.labelOf(pl)
-	}
+	w.Label = r.state.LabelOf(pl.labelled, net.JoinHostPort(pl.host, strconv.Itoa(nmPort)), net.JoinHostPort(pl.host, "0"))
+	w.Managers, pl.settled = r.state.Managers(pl.host, strconv.Itoa(nmPort))
 	switch p := pl.pod; {
 	case p != nil && !p.over:
 		w.Pod = &pool.Pod{
@@ -427,23 +362,60 @@ func (r *round) tolerations() (all []pool.Toleration) {
 	return all
 }
 
-// seen adds the NodeManagers of a worker. It returns false if what the ResourceManager shows of them is not true yet.
-func (r *round) seen(pl *place) bool {
-	if r.view == nil {
-		return true
+// ask asks the NodeManagers of workers what the ResourceManager does not say.
+func (r *round) ask(ctx context.Context) {
+	if r.k.observer.Cluster == nil {
+		return
 	}
-	all, settled := r.view.managers(pl.host)
-	for i := range all {
-		if listed, asked := r.view.listed[pl.worker.Name]; asked {
-			all[i].Listed, all[i].Unlisted = max(min(listed, all[i].Containers), 0), listed == unlisted
+	there := map[string]bool{}
+	var running, starting []*place
+	for i := range r.places {
+		pl := &r.places[i]
+		if pl.worker.Pod == nil {
+			continue
+		}
+		there[pl.worker.Name] = true
+		switch pl.asks = pool.Asks(&r.in, pl.worker); {
+		case pl.asks == pool.Nothing || pl.pod.ip == "":
+		case pl.asks == pool.ItsName:
+			starting = append(starting, pl)
+		default:
+			running = append(running, pl)
 		}
 	}
-	pl.worker.Managers = all
-	if m, _ := pl.worker.Manager(); m != nil && m.Label != r.in.Settings.Label ||
-		m == nil && pl.worker.Pod != nil { // it may register any moment
-		r.k.engine.doubt = true
+	r.askEach(ctx, running)
+	r.askEach(ctx, starting) // they take no time from those that drain
+	for _, s := range r.k.observer.Silent(r.now, func(worker string) bool { return there[worker] }) {
+		r.t.add(v1alpha1.ConditionNMUnreachable, "NoAnswer", fmt.Errorf("the NodeManager of worker %s does not say "+
+			"which containers run, so its drain waits for their start; check its web port, and with https or Kerberos "+
+			"the names and the Secret: %w", s.Worker, s.Err))
 	}
-	return settled
+}
+
+// askEach asks some NodeManagers, and says of each worker what they answered.
+func (r *round) askEach(ctx context.Context, which []*place) {
+	var questions []observeyarn.Question
+	for _, pl := range which {
+		questions = append(questions, observeyarn.Question{
+			Worker: pl.worker.Name, Host: pl.host, IP: pl.pod.ip, Name: pl.asks == pool.ItsName,
+		})
+	}
+	for i, a := range r.k.observer.Ask(ctx, r.now, questions) {
+		w := which[i].worker
+		switch which[i].asks {
+		case pool.ItsListed:
+			m := &w.Managers[0]
+			m.Listed, m.Unlisted = min(a.Running, m.Containers), !a.Known
+		case pool.ItsOwn:
+			if a.Known {
+				w.Own = &a.Used
+			}
+		case pool.ItsName:
+			if a.Known && !strings.EqualFold(a.Host, which[i].host) {
+				w.Stray = a.Host
+			}
+		}
+	}
 }
 
 // next returns when the windows next change what is to run.

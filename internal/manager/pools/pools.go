@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	actyarn "github.com/waterline-io/waterline/internal/act/yarn"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/decide/cluster/reach"
 	"github.com/waterline-io/waterline/internal/manager/table"
@@ -66,7 +67,7 @@ type Controller struct {
 	o        Options
 	pools    map[string]*table.Table[*v1alpha1.WorkerPool] // by namespace
 	pods     map[string]*table.Table[podRow]
-	excludes sync.Mutex // held while an exclude file is changed
+	excludes actyarn.Files
 
 	mu      sync.Mutex
 	keepers map[string]*keeper // by namespace/name of the pool

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/yarn"
 )
 
 // Paths and ports in a worker's pod.
@@ -21,9 +22,7 @@ const (
 	baseDir = "base"
 	workDir = "/waterline"
 	nmPort  = 45454 // of the NodeManager's id: the same for all pods of a worker, so that its id is too
-	webPort = 8042
-	// securePort is that of its web services with yarn.http.policy HTTPS_ONLY.
-	securePort = 8044
+	webPort = yarn.WebPort
 	// hostVariable is the environment variable with the worker's host name, to which yarn-site.xml refers.
 	hostVariable = "WATERLINE_HOST"
 	// memoryVariable and vcoresVariable are those with the size with which the NodeManager of a pod starts. The file is
@@ -94,7 +93,7 @@ func yarnSite(spec *v1alpha1.YARNSpec) string {
 		"yarn.nodemanager.address":                               host + ":" + strconv.Itoa(nmPort),
 		"yarn.nodemanager.localizer.address":                     host + ":8040",
 		"yarn.nodemanager.webapp.address":                        host + ":" + strconv.Itoa(webPort),
-		"yarn.nodemanager.webapp.https.address":                  host + ":" + strconv.Itoa(securePort),
+		"yarn.nodemanager.webapp.https.address":                  host + ":" + strconv.Itoa(yarn.SecureWebPort),
 		"yarn.nodemanager.resource.memory-mb":                    "${env." + memoryVariable + "}",
 		"yarn.nodemanager.resource.cpu-vcores":                   "${env." + vcoresVariable + "}",
 		"yarn.nodemanager.recovery.enabled":                      "false", // containers end with the NodeManager's container

@@ -41,6 +41,9 @@ func (k *keeper) report(ctx context.Context, now time.Time, p *v1alpha1.WorkerPo
 	t.add(v1alpha1.ConditionStepsFailed, "ApplyFailed", k.unreported)
 	if r != nil {
 		gone = r.summarize(&next)
+		if !r.invalid {
+			next.ValidSpec = specText(&p.Spec)
+		}
 		next.Selector, next.Replicas = v1alpha1.LabelPool+"="+p.Name, 0
 		for i := range r.places {
 			if pod := r.places[i].pod; pod != nil && !pod.over {
@@ -82,6 +85,15 @@ func (k *keeper) report(ctx context.Context, now time.Time, p *v1alpha1.WorkerPo
 	}
 }
 
+// specText returns a spec as the status keeps it.
+func specText(s *v1alpha1.WorkerPoolSpec) string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return "" // all of it was read from JSON
+	}
+	return string(text)
+}
+
 // withoutNumbers returns a status without what changes all the time.
 func withoutNumbers(s *v1alpha1.WorkerPoolStatus) *v1alpha1.WorkerPoolStatus {
 	c := s.DeepCopy()
@@ -114,22 +126,21 @@ func (r *round) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
 	before := rows(s)
 	s.Next = r.next()
 	s.Containers, s.Workers = 0, nil
-	tally := pool.Count(&r.in, r.steps)
+	tally := r.tally
 	var total, used pool.Size
 	decided := map[string]bool{}
 	gone = true
-	for i, step := range r.steps {
+	for i := range r.places {
 		pl := &r.places[i]
-		decided[step.Worker] = true
-		row := r.row(pl, &step, before[step.Worker])
+		decided[pl.worker.Name] = true
+		row := r.row(pl, before[pl.worker.Name])
 		if m, _ := pl.worker.Manager(); m != nil {
-			total.MemoryMiB, total.VCores = total.MemoryMiB+m.Total.MemoryMiB, total.VCores+m.Total.VCores
-			used.MemoryMiB, used.VCores = used.MemoryMiB+m.Used.MemoryMiB, used.VCores+m.Used.VCores
+			total, used = total.Plus(m.Total), used.Plus(m.Used)
 			row.Total, row.Containers = amountOf(m.Total), int32(m.Containers)
 			s.Containers += row.Containers
 		}
 		// Without a ResourceManager, a worker is only [pool.Terminated] when its pool is not to wait for one any more.
-		idle := step.Phase == pool.Terminated && pl.pod == nil && (!pl.worker.Excluded || r.view == nil)
+		idle := pl.step.Phase == pool.Terminated && pl.pod == nil && (!pl.worker.Excluded || !r.state.Known)
 		gone = gone && idle && !r.shown(pl)
 		if pl.index < 0 && idle {
 			continue
@@ -146,8 +157,7 @@ func (r *round) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
 		s.Workers, gone = append(s.Workers, row), false
 		tally.Left(pool.Phase(row.Phase))
 		if s.Containers += row.Containers; row.Total != nil {
-			total.MemoryMiB += yarn.MiB(row.Total.Memory.Value())
-			total.VCores += row.Total.VCores
+			total = total.Plus(pool.Size{MemoryMiB: yarn.MiB(row.Total.Memory.Value()), VCores: row.Total.VCores})
 		}
 	}
 	slices.SortFunc(s.Workers, func(a, b v1alpha1.WorkerStatus) int { return strings.Compare(a.Name, b.Name) })
@@ -174,11 +184,11 @@ func amountOf(s pool.Size) *v1alpha1.YARNResources {
 }
 
 // row returns the status of one worker.
-func (r *round) row(pl *place, step *pool.Step, was v1alpha1.WorkerStatus) v1alpha1.WorkerStatus {
+func (r *round) row(pl *place, was v1alpha1.WorkerStatus) v1alpha1.WorkerStatus {
+	step := &pl.step
 	row := v1alpha1.WorkerStatus{
 		Name: step.Worker, Node: pl.node, Phase: v1alpha1.WorkerPhase(step.Phase), Reason: string(step.Why),
-		Message: step.Text,
-		Since:   second(r.now), Attempts: int32(pl.worker.Attempts),
+		Message: step.Text, Since: second(r.now), Attempts: int32(pl.worker.Attempts),
 	}
 	if was.Phase == row.Phase {
 		row.Since = was.Since
@@ -308,7 +318,7 @@ func (r *round) farewell(ctx context.Context) error {
 	if r.crew != nil {
 		return nil // it leaves nothing behind
 	}
-	if r.view == nil {
+	if !r.state.Known {
 		return errors.Join(errors.New("no ResourceManager answers"), r.unexclude())
 	}
 	ctx, cancel := context.WithTimeout(ctx, tellWithin)
@@ -322,22 +332,22 @@ func (r *round) farewell(ctx context.Context) error {
 	if len(hosts) == 0 {
 		return nil
 	}
-	r.k.engine.doubt = true // a pool of the same name may follow at once
-	return r.k.engine.rm.SetNodeLabels(ctx, hosts)
+	return r.k.observer.Cluster.RM.SetNodeLabels(ctx, hosts)
 }
 
 // unexclude takes the hosts of the pool out of the exclude file, which no ResourceManager can be told to read.
 func (r *round) unexclude() error {
 	hosts := map[string]bool{}
 	for _, pl := range r.places {
-		if r.excluded[pl.host] {
+		if r.state.Excluded[pl.host] {
 			hosts[pl.host] = true
 		}
 	}
 	if len(hosts) == 0 || !r.graceful() {
 		return nil
 	}
-	_, err := r.k.c.editExcludes(excludeFile{r.k.c.o.ExcludeDir, r.p.Spec.YARN.ExcludeFile}, nil, hosts)
+	file := yarn.ExcludeFile{Dir: r.k.c.o.ExcludeDir, Name: r.p.Spec.YARN.ExcludeFile}
+	_, err := r.k.c.excludes.Edit(file, nil, hosts)
 	return err
 }
 
@@ -363,7 +373,7 @@ func statusPatch(s *v1alpha1.WorkerPoolStatus) map[string]any {
 		"observedGeneration": s.ObservedGeneration, "replicas": s.Replicas, "selector": s.Selector,
 		"reports": s.Reports, "wanted": s.Wanted, "active": s.Active, "leaving": s.Leaving,
 		"containers": s.Containers, "total": s.Total, "used": s.Used, "workers": s.Workers, "conditions": s.Conditions,
-		"resourceManager": s.ResourceManager, "next": s.Next,
+		"resourceManager": s.ResourceManager, "next": s.Next, "validSpec": s.ValidSpec,
 	}
 	return patch
 }

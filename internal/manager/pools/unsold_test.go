@@ -66,12 +66,11 @@ func TestUnsold(t *testing.T) {
 		w.Wanted, w.Room = true, true
 		r.in = pool.Input{Now: r.now, Workers: []pool.Worker{*w}, Settings: pool.Settings{Attempts: 1}}
 		r.in.RM = pool.RM{Known: true, Labels: true}
-		r.steps = pool.Next(&r.in)
-		if err := r.one(t.Context(), 0); err != nil {
-			t.Error(err)
-		}
-		if s := r.steps[0]; s.Why != pool.NothingSold || s.Verb != pool.Wait || s.Phase != pool.Terminated {
-			t.Errorf("%s: a NodeManager: %+v", name, s)
+		pl := &r.places[0]
+		pl.step = pool.Next(&r.in)[0]
+		r.all(pool.CreatePod, func(pl *place) { pl.err = r.createPod(t.Context(), pl) })
+		if s := pl.step; pl.err != nil || s.Why != pool.NothingSold || s.Verb != pool.Wait || s.Phase != pool.Terminated {
+			t.Errorf("%s: a NodeManager: %+v, %v", name, s, pl.err)
 		}
 	}
 }

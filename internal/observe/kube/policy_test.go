@@ -249,13 +249,13 @@ func TestBadPolicy(t *testing.T) {
 		{window("timeZone: Local"), `spec.windows[0].timeZone: "Local"`},
 		{window("timeZone: ../UTC"), `spec.windows[0].timeZone: "../UTC"`},
 		{
-			window("drainBefore: 15"),
-			`spec.windows[0].drainBefore: "15" cannot be used: write hours, minutes and seconds, such as 15m or 1h30m`,
+			window("drainBefore: -15m"),
+			`spec.windows[0].drainBefore: "-15m0s" cannot be used: write hours, minutes and seconds, such as 15m or 1h30m`,
 		},
-		{window("drainBefore: -15m"), `spec.windows[0].drainBefore: "-15m"`},
+		{window("drainBefore: '15'"), `missing unit in duration "15"`},
 		{
 			window("drainBefore: 9h"),
-			`spec.windows[0].drainBefore: "9h" cannot be used: write less than the length of the window`,
+			`spec.windows[0].drainBefore: "9h0m0s" cannot be used: write less than the length of the window`,
 		},
 		{window("end: 00:00, drainBefore: 1s"), "none where it never ends"},
 		{header + "spec: {windows: [{name: a, start: 00:00, end: 01:00, timeZone: UTC}, {name: a, start: 02:00, end: " +

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	_ "time/tzdata" // 0.4 MB, for images without time zones and nodes with old ones: policies name zones
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -20,7 +19,6 @@ import (
 var (
 	percentage = regexp.MustCompile(`^(0|[1-9][0-9]{0,3})(?:\.([0-9]))?%$`)
 	timeOfDay  = regexp.MustCompile(`^([01][0-9]|2[0-3]):([0-5][0-9])$`)
-	duration   = regexp.MustCompile(`^([0-9]{1,5}[hms]){1,3}$`)
 	zoneName   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_+/-]*$`)
 	windowName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 )
@@ -171,15 +169,14 @@ func (c *checker) window(field string, spec *v1alpha1.WindowSpec) model.Window {
 		c.bad(field+".timeZone", fmt.Sprintf("%.64q", spec.TimeZone), "write the name of a time zone, such as Asia/Shanghai")
 	}
 	w.Zone = zone
-	if spec.DrainBefore == "" {
-		return w
-	}
-	if w.DrainBefore, err = time.ParseDuration(spec.DrainBefore); err != nil || !duration.MatchString(spec.DrainBefore) {
-		c.bad(field+".drainBefore", fmt.Sprintf("%.64q", spec.DrainBefore),
-			"write hours, minutes and seconds, such as 15m or 1h30m")
-	} else if w.DrainBefore >= w.Length() {
-		c.bad(field+".drainBefore", fmt.Sprintf("%.64q", spec.DrainBefore),
-			"write less than the length of the window, and none where it never ends")
+	switch d := spec.DrainBefore; {
+	case d == nil:
+	case d.Duration < 0:
+		c.bad(field+".drainBefore", compact(d), "write hours, minutes and seconds, such as 15m or 1h30m")
+	case d.Duration >= w.Length():
+		c.bad(field+".drainBefore", compact(d), "write less than the length of the window, and none where it never ends")
+	default:
+		w.DrainBefore = d.Duration
 	}
 	return w
 }

@@ -33,6 +33,8 @@ type Settings struct {
 	Attempts int           // a worker that failed to register this many times in a row is given up
 	// Reversible means that the engine can take a drain back.
 	Reversible bool
+	// Invalid means that the spec of the pool cannot be used, and these are of an earlier one: no pod is made.
+	Invalid bool
 }
 
 // Input is what was observed.
@@ -227,6 +229,8 @@ func (r *round) absent(wanted bool) Step {
 		return Step{Phase: Stopped, Verb: Wait, Why: NotWanted}
 	case w.Attempts >= r.set.Attempts:
 		return Step{Phase: Quarantined, Verb: Wait, Why: TooManyAttempts}
+	case r.set.Invalid:
+		return Step{Phase: Stopped, Verb: Wait, Why: SpecInvalid}
 	case w.Cordoned:
 		return Step{Phase: Stopped, Verb: Wait, Why: NodeCordoned}
 	case !w.Room:

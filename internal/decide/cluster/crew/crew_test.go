@@ -57,6 +57,9 @@ func (w *world) command(words []string) error {
 	case "coordinator":
 		w.silent = words[1] == "away"
 		return nil
+	case "invalid", "valid":
+		w.set.Invalid = words[0] == "invalid"
+		return nil
 	case "run":
 		seconds, err := strconv.Atoi(words[1])
 		w.run(seconds)

@@ -37,6 +37,7 @@ const (
 	NodeCordoned           Code = "NodeCordoned"           // its node takes no new pods, or Waterline is stopped there
 	NoRoom                 Code = "NoRoom"                 // its node has no room for its pod
 	NothingSold            Code = "NothingSold"            // no policy sells anything: its pod would be an online pod
+	SpecInvalid            Code = "SpecInvalid"            // the spec of its pool cannot be used
 	CoolingDown            Code = "CoolingDown"            // its name was in use a moment ago
 	PodMissing             Code = "PodMissing"             // everything is ready for its pod
 	PodStarting            Code = "PodStarting"            // its pod does not run yet

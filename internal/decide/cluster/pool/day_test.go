@@ -103,7 +103,7 @@ func (d *day) event() {
 		d.failover()
 	case "size":
 		d.set.Floor = Size{1024 << r.IntN(3), int64(1 + r.IntN(2))}
-		d.set.Ceiling = d.set.Floor.or(Size{4096 * int64(1+r.IntN(4)), int64(2 + r.IntN(7))})
+		d.set.Ceiling = d.set.Floor.Or(Size{4096 * int64(1+r.IntN(4)), int64(2 + r.IntN(7))})
 		for _, p := range d.workers {
 			if p.Pod != nil {
 				p.Pod.Outdated = true

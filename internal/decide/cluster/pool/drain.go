@@ -10,23 +10,23 @@ func (r *round) drain(m *Manager, end time.Time) Step {
 		}
 		return Step{Phase: Decommissioned, Verb: DeletePod, Within: goodbye, Why: Stopped}
 	}
-	allowed := r.w.Allowance.or(r.set.Floor)
-	if !m.Used.fits(allowed) && r.marks.Until.IsZero() {
+	allowed := r.w.Allowance.Or(r.set.Floor)
+	if !m.Used.Fits(allowed) && r.marks.Until.IsZero() {
 		r.marks.Until, r.marks.Into = r.in.Now.Add(r.set.Grace), allowed // counts in end from the next round on
 	}
 	s := Step{Phase: Draining, Verb: Wait, Within: end.Sub(r.in.Now), Why: ContainersRunning}
-	if r.w.Pod.Evicted && !m.Used.fits(r.set.Floor) {
+	if r.w.Pod.Evicted && !m.Used.Fits(r.set.Floor) {
 		return r.shed(m, s, end)
 	}
 	switch {
 	case m.State == decommissioning:
-	case !m.Total.fits(r.set.Floor):
+	case !m.Total.Fits(r.set.Floor):
 		// Nothing new fits while more than that is in use. A decommission comes after that, because it kills what was
 		// allocated and has not started.
 		s.Verb, s.Size, s.Why = Resize, r.set.Floor, Stopping
 	case !r.set.Graceful && m.Containers == 0 && m.Total == (Size{}):
 		s = Step{Phase: Decommissioned, Verb: DeletePod, Within: goodbye, Why: Stopped}
-	case !r.set.Graceful && m.Total != (Size{}) && m.Used.fits(r.set.Floor):
+	case !r.set.Graceful && m.Total != (Size{}) && m.Used.Fits(r.set.Floor):
 		// What containers leave is not given to others, who would drain for ever. Not before, because another
 		// ResourceManager refuses a NodeManager that has less than the scheduler's minimum allocation, and kills what it
 		// runs.
@@ -79,7 +79,7 @@ func (r *round) shed(m *Manager, s Step, end time.Time) Step {
 	if first.After(end) {
 		first = end
 	}
-	if m.State == decommissioning || m.Total.fits(r.set.Floor) && r.marks.Armed.Equal(r.in.RM.Since) {
+	if m.State == decommissioning || m.Total.Fits(r.set.Floor) && r.marks.Armed.Equal(r.in.RM.Since) {
 		s.Within = 0
 		return s
 	}

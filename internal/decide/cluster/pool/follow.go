@@ -45,7 +45,7 @@ func (w Windows) Figures(size func(rest model.Amount) Size) Figures {
 // target returns the total that a NodeManager is to have now. CPU and memory each follow the node.
 func (r *round) target(m *Manager) Size {
 	// A ceiling that was lowered holds for what starts from now on.
-	r.set.Ceiling = r.set.Ceiling.or(m.Used.and(r.limit()))
+	r.set.Ceiling = r.set.Ceiling.Or(m.Used.And(r.limit()))
 	f, c, step := r.set.Floor, r.set.Ceiling, r.set.Step
 	total := Size{
 		MemoryMiB: steady(m.Total.MemoryMiB, f.MemoryMiB, c.MemoryMiB, step.MemoryMiB),
@@ -53,8 +53,8 @@ func (r *round) target(m *Manager) Size {
 	}
 	may := r.mayGrow()
 	want := Size{MemoryMiB: r.memory(total.MemoryMiB, may), VCores: r.vcores(total.VCores, m.Used.VCores, may)}
-	want = want.or(r.kept(m))
-	if !total.fits(want) {
+	want = want.Or(r.kept(m))
+	if !total.Fits(want) {
 		r.shrinks()
 	}
 	return want
@@ -91,9 +91,9 @@ func steady(total, floor, ceiling, step int64) int64 {
 }
 
 // mayGrow reports whether a worker may take a step up: its node was watched for the window, the last step has had time
-// to prove harmless, and a window or more has passed since the worker last shrank.
+// to prove harmless, a window or more has passed since the worker last shrank, and the spec of the pool can be used.
 func (r *round) mayGrow() bool {
-	return r.w.Figures.Watched && r.marks.Until.IsZero() && r.in.Now.Sub(r.marks.Grown) >= r.set.Pause &&
+	return !r.set.Invalid && r.w.Figures.Watched && r.marks.Until.IsZero() && r.in.Now.Sub(r.marks.Grown) >= r.set.Pause &&
 		r.in.Now.Sub(r.marks.Shrunk) >= max(r.marks.Hold, r.set.Window)
 }
 

@@ -47,7 +47,7 @@ func (f *follower) follow(rest model.Amount) {
 	}
 	f.changes++
 	f.down += max(f.total.VCores-next.VCores, 0)
-	if !next.fits(f.total) {
+	if !next.Fits(f.total) {
 		f.marks.Grown = f.now
 	}
 	f.total = next
@@ -113,7 +113,7 @@ func TestShrinks(t *testing.T) {
 		f := grown()
 		f.more = c.more
 		f.hours(float64(c.within)/3600, c.rest)
-		if !f.total.fits(c.most) {
+		if !f.total.Fits(c.most) {
 			t.Errorf("%s: %s after %d s, want %s at most", c.about, f.total, c.within, c.most)
 		}
 	}
@@ -208,7 +208,7 @@ func TestRestart(t *testing.T) {
 		t.Errorf("%s, before the restart %s", f.total, before)
 	}
 	f.hours(1, still(24, 96))
-	if f.total.fits(before) {
+	if f.total.Fits(before) {
 		t.Errorf("it did not grow after its window: %s", f.total)
 	}
 }
@@ -231,7 +231,7 @@ func TestAnyFigures(t *testing.T) {
 			steady(was.MemoryMiB, 2048, f.set.Ceiling.MemoryMiB, f.set.Step.MemoryMiB),
 			steady(was.VCores, 1, f.set.Ceiling.VCores, f.set.Step.VCores),
 		}
-		m.Used = m.Used.and(m.Total)
+		m.Used = m.Used.And(m.Total)
 		in := round{in: &Input{Now: f.now}, set: &f.set, w: &w}
 		if r.IntN(4) == 0 {
 			in.marks.Shrunk = f.now.Add(-time.Minute)
@@ -249,9 +249,9 @@ func TestAnyFigures(t *testing.T) {
 		}
 		near := max(g.Tenth.VCores, lasting.VCores) - m.Total.VCores
 		switch {
-		case !f.set.Floor.fits(got) || !got.fits(f.set.Ceiling):
+		case !f.set.Floor.Fits(got) || !got.Fits(f.set.Ceiling):
 			t.Fatalf("%s is out of range: %+v", got, f.set)
-		case !got.fits(step) || !grew.fits(lasting) || grew != (Size{}) && still:
+		case !got.Fits(step) || !grew.Fits(lasting) || grew != (Size{}) && still:
 			t.Fatalf("%s grew to %s with %+v", m.Total, got, w.Figures)
 		case got.MemoryMiB > max(g.Now.MemoryMiB, 2048):
 			t.Fatalf("%s keeps more memory than there is: %s with %+v", m.Total, got, w.Figures)

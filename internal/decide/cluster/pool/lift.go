@@ -9,7 +9,7 @@ func (m *Marks) lift() { m.Until, m.Into = time.Time{}, Size{} }
 // node has room for it again.
 func (r *round) lift(m *Manager) {
 	r.short(m)
-	if m.Used.fits(r.marks.Into) || r.labelled(m) && m.Used.fits(r.room()) {
+	if m.Used.Fits(r.marks.Into) || r.labelled(m) && m.Used.Fits(r.room()) {
 		r.marks.lift()
 	}
 }
@@ -20,7 +20,7 @@ func (r *round) labelled(m *Manager) bool { return r.in.RM.Labels && m.Label == 
 // has returns what the node has for the worker now: of CPU, only what batch may use.
 func (r *round) has() Size {
 	f := &r.w.Figures
-	return Size{MemoryMiB: f.Now.MemoryMiB, VCores: min(f.Now.VCores, f.Spare.VCores)}.or(r.set.Floor)
+	return Size{MemoryMiB: f.Now.MemoryMiB, VCores: min(f.Now.VCores, f.Spare.VCores)}.Or(r.set.Floor)
 }
 
 // short notes when the node has less memory than containers use. A fall that deep makes the margin so large that it
@@ -40,7 +40,7 @@ func (r *round) room() Size {
 	if !r.marks.Short {
 		room.MemoryMiB -= r.margin(room.MemoryMiB)
 	}
-	return room.or(r.set.Floor)
+	return room.Or(r.set.Floor)
 }
 
 // kept returns what a worker keeps at least, whatever its figures over time say: what its containers use, as far as the

@@ -3,16 +3,7 @@ package pool
 import (
 	"cmp"
 	"slices"
-	"time"
 )
-
-// Rotate returns the order in which workers are asked that may not answer: first those that did, and then those that
-// failed to, the longest time ago first. failed returns when one failed last; zero: it did not.
-func Rotate(which []int, failed func(i int) time.Time) []int {
-	order := slices.Clone(which)
-	slices.SortStableFunc(order, func(a, b int) int { return failed(a).Compare(failed(b)) })
-	return order
-}
 
 // Pace leaves resizes beyond a number to later rounds: first those that grow most. It changes the steps of [Next] for
 // the same input. A step that is left keeps the marks of its pod, because a new mark would say that the worker grew.

@@ -8,7 +8,11 @@
 // then, whatever the ResourceManager answers.
 package pool
 
-import "time"
+import (
+	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
 
 // Times of a pod that is deleted. A NodeManager that is told to end says so to the ResourceManager and kills its
 // containers at once, and takes up to 17 s for the rest (Hadoop 3.5.0). While containers run, the pod's preStop hook
@@ -35,6 +39,9 @@ type Settings struct {
 	CoolDown       time.Duration // before the name of a worker is used again
 	Attempts       int           // a worker that failed this many times in a row is given up for a while ([Retry])
 	Graceful       bool          // the exclude file of the ResourceManager can be written
+	// Invalid means that the spec of the pool cannot be used, and these are of an earlier one: workers are resized and
+	// drained as before, but none grows, and no pod is made or replaced.
+	Invalid bool
 }
 
 // Input is what was observed.
@@ -49,9 +56,12 @@ type Input struct {
 
 // RM is the active ResourceManager.
 type RM struct {
-	Known  bool      // it answered just now; otherwise nothing in the input that comes from it counts
-	Labels bool      // the label exists in its store
-	Since  time.Time // it is active since then; it does not know the deadlines that an earlier one was told
+	Known  bool // it answered just now; otherwise nothing in the input that comes from it counts
+	Labels bool // the label exists in its store
+	// StaleLabels means that labels were read in an earlier round. They may have gone since, and a NodeManager that
+	// registers without its label takes anybody's containers, so no pod is made. See [ReadLabels].
+	StaleLabels bool
+	Since       time.Time // it is active since then; it does not know the deadlines that an earlier one was told
 }
 
 // Worker is one place for a NodeManager, with a name that stays.
@@ -131,32 +141,14 @@ type Marks struct {
 }
 
 // Manager is a NodeManager as the ResourceManager shows it.
-type Manager struct {
-	ID          string // host:port
-	State       string // as the ResourceManager calls it, such as RUNNING
-	Label       string
-	Total, Used Size // together: just after a resize, a ResourceManager can show that nothing is used
-	Containers  int
-	// Listed is how many containers run by the account of the NodeManager itself. A graceful decommission is over at once
-	// if the NodeManager's next heartbeat has none, and kills those that were allocated and have not started (seen in
-	// Hadoop 3.5.0).
-	Listed int
-	// Unlisted means that the NodeManager did not say it.
-	Unlisted bool
-	Health   string // what it says about itself, if it is not well
-}
+type Manager = model.NodeManager
 
-// The states of NodeManagers that live. All others are of those that ended, or have not registered.
+// The states of NodeManagers that live.
 const (
-	running         = "RUNNING"
-	unhealthy       = "UNHEALTHY"
-	decommissioning = "DECOMMISSIONING"
+	running         = model.NodeManagerRunning
+	unhealthy       = model.NodeManagerUnhealthy
+	decommissioning = model.NodeManagerDecommissioning
 )
-
-// Lives reports whether the NodeManager is one that lives.
-func (m *Manager) Lives() bool {
-	return m.State == running || m.State == unhealthy || m.State == decommissioning
-}
 
 // Next returns the next step of each worker, in their order. If a step says that the label is missing, the caller adds
 // it to the ResourceManager's store.
@@ -193,7 +185,7 @@ func (w *Worker) settings(s Settings) *Settings {
 	if w.Pod != nil && w.Pod.Floor != (Size{}) {
 		s.Floor = w.Pod.Floor
 		if w.Pod.Ceiling != (Size{}) {
-			s.Ceiling = s.Ceiling.and(w.Pod.Ceiling)
+			s.Ceiling = s.Ceiling.And(w.Pod.Ceiling)
 		}
 	}
 	return &s
@@ -295,7 +287,7 @@ func (r *round) overdue() bool {
 // only the controller does not reach, or the node has room for them again. The mark stays, because what was allocated
 // before may still start.
 func (r *round) until() time.Time {
-	if own := r.w.Own; !r.in.RM.Known && own != nil && (own.fits(r.marks.Into) || own.fits(r.room())) {
+	if own := r.w.Own; !r.in.RM.Known && own != nil && (own.Fits(r.marks.Into) || own.Fits(r.room())) {
 		return time.Time{}
 	}
 	return r.marks.Until
@@ -343,6 +335,8 @@ func (r *round) absent(wanted bool) Step {
 		return Step{Phase: Terminated, Verb: Wait, Why: NotWanted}
 	case w.quarantined(r.in):
 		return Step{Phase: Quarantined, Verb: Wait, Why: TooManyAttempts, Text: w.Stray}
+	case r.set.Invalid:
+		return Step{Phase: Terminated, Verb: Wait, Why: SpecInvalid}
 	case w.Cordoned:
 		return Step{Phase: Terminated, Verb: Wait, Why: NodeCordoned}
 	case !w.Room:
@@ -361,6 +355,8 @@ func (r *round) absent(wanted bool) Step {
 		return Step{Phase: Provisioning, Verb: Wait, Why: LabelMissing}
 	case w.Label != r.set.Label:
 		return Step{Phase: Provisioning, Verb: LabelHost, Why: HostNotLabelled}
+	case r.in.RM.StaleLabels:
+		return Step{Phase: Provisioning, Verb: Wait, Why: PodMissing}
 	}
 	return Step{Phase: Provisioning, Verb: CreatePod, Why: PodMissing}
 }
@@ -445,12 +441,12 @@ func (r *round) unlabelled(m *Manager) Step {
 // they have ended, nothing grows beyond what they use, and the deadline stands unless the node has room for them again:
 // otherwise slack that comes and goes would move it for ever.
 func (r *round) size(m *Manager, want Size) Step {
-	over := !m.Used.fits(want)
+	over := !m.Used.Fits(want)
 	s := Step{Phase: Active, Verb: Resize, Size: want}
 	if over {
 		s.Phase = Shrinking
 	}
-	if m.Used.fits(m.Total) && !over {
+	if m.Used.Fits(m.Total) && !over {
 		r.marks.lift()
 	}
 	if over {
@@ -465,9 +461,9 @@ func (r *round) size(m *Manager, want Size) Step {
 		// The ResourceManager ignores a size that it has already, deadline included. One MiB more is another size and room
 		// for nothing. The next round takes it back.
 		s.Size.MemoryMiB, s.Why = want.MemoryMiB+1, DeadlineUnknown
-	case m.Total.fits(want) && want.fits(m.Total.or(m.Used)): // no growth: nothing new fits
+	case m.Total.Fits(want) && want.Fits(m.Total.Or(m.Used)): // no growth: nothing new fits
 		s.Why = SlackRestored
-	case m.Total.fits(want):
+	case m.Total.Fits(want):
 		r.marks.Grown, s.Why = r.in.Now, MoreSlack
 	default:
 		s.Why = LessSlack

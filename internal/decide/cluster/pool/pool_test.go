@@ -95,6 +95,9 @@ func (w *world) command(words []string) error {
 	case "plain":
 		w.set.Graceful = false
 		return nil
+	case "invalid", "valid":
+		w.set.Invalid = words[0] == "invalid"
+		return nil
 	case "follow":
 		w.follow = true
 		return nil

@@ -8,6 +8,9 @@ const share = 10
 // the others from being replaced. A pod whose NodeManager never registered has nothing to lose.
 func replace(in *Input) []bool {
 	all := make([]bool, len(in.Workers))
+	if in.Settings.Invalid {
+		return all
+	}
 	away := 0
 	for i := range in.Workers {
 		w := &in.Workers[i]

@@ -43,7 +43,7 @@ func TestEditedSize(t *testing.T) {
 					Pod: &Pod{
 						Started: now.Add(-time.Hour), Marks: Marks{Registered: true}, Floor: c.own, Ceiling: c.most,
 					},
-					Managers: []Manager{{State: running, Label: "elastic", Total: c.own.or(c.used), Used: c.used}},
+					Managers: []Manager{{State: running, Label: "elastic", Total: c.own.Or(c.used), Used: c.used}},
 				}},
 			}
 			m := &in.Workers[0].Managers[0]

@@ -44,6 +44,7 @@ const (
 	NodeCordoned               Code = "NodeCordoned"               // its node is closed, or Waterline is stopped there
 	NoRoom                     Code = "NoRoom"                     // its node has no room for its pod
 	NothingSold                Code = "NothingSold"                // no policy sells anything
+	SpecInvalid                Code = "SpecInvalid"                // the spec of its pool cannot be used
 	PodsRefused                Code = "PodsRefused"                // a pod would not be safe
 	CoolingDown                Code = "CoolingDown"                // its name was in use a moment ago
 	PreviousNodeManagerListed  Code = "PreviousNodeManagerListed"  // the NodeManager of an earlier pod is listed

@@ -134,25 +134,25 @@ func (w *world) second(p *place) {
 	before := len(p.jobs)
 	p.jobs = slices.DeleteFunc(p.jobs, func(j job) bool { return !w.now.Before(j.ends) })
 	w.ended += before - len(p.jobs)
-	for m.State == running && p.demand > len(p.jobs) && p.size(len(p.jobs)+1).fits(m.Total) && !w.silent {
-		if m.Label != w.set.Label && !p.size(len(p.jobs)+1).fits(w.floor(p)) && w.now.Sub(p.bared) > 4*time.Second {
+	for m.State == running && p.demand > len(p.jobs) && p.size(len(p.jobs)+1).Fits(m.Total) && !w.silent {
+		if m.Label != w.set.Label && !p.size(len(p.jobs)+1).Fits(w.floor(p)) && w.now.Sub(p.bared) > 4*time.Second {
 			w.t.Errorf("%s: more than the floor lands on %s, whose label is %q", w.now.Sub(w.start), p.Name, m.Label)
 		}
 		p.jobs = append(p.jobs, job{w.now, w.now.Add(p.takes)})
 	}
 	for m.State == running && w.waiting > 0 && m.Label == w.set.Label && !w.silent {
-		if p.each, p.takes = w.unit, w.waits.ends.Sub(w.waits.began); !p.size(len(p.jobs) + 1).fits(m.Total) {
+		if p.each, p.takes = w.unit, w.waits.ends.Sub(w.waits.began); !p.size(len(p.jobs) + 1).Fits(m.Total) {
 			break
 		}
 		p.jobs, w.waiting = append(p.jobs, job{w.now, w.now.Add(p.takes)}), w.waiting-1
 	}
 	if u := p.Pod.Marks.Until; p.guard && !u.IsZero() && !w.now.Before(u) {
-		for !p.size(len(p.jobs)).fits(p.Pod.Marks.Into) {
+		for !p.size(len(p.jobs)).Fits(p.Pod.Marks.Into) {
 			w.kill(p, 1)
 		}
 	}
 	if due := !p.deadline.IsZero() && !w.now.Before(p.deadline); due && m.State == running && !w.dead {
-		for !p.size(len(p.jobs)).fits(m.Total) {
+		for !p.size(len(p.jobs)).Fits(m.Total) {
 			w.kill(p, 1)
 		}
 	}
@@ -191,7 +191,7 @@ func (w *world) register(p *place) {
 	if p.full != (Size{}) {
 		m.Total, p.full = p.full, Size{}
 	}
-	if p.excluded && p.read || !floor.fits(m.Total) && p.size(len(p.jobs)) == (Size{}) {
+	if p.excluded && p.read || !floor.Fits(m.Total) && p.size(len(p.jobs)) == (Size{}) {
 		m.State, p.up = "SHUTDOWN", false
 		w.early += len(p.jobs)
 		p.jobs = nil
@@ -211,9 +211,11 @@ func (w *world) floor(p *place) Size {
 	return w.set.Floor
 }
 
-func (p *place) size(containers int) Size { return p.each.times(containers) }
+func (p *place) size(containers int) Size { return times(p.each, containers) }
 
-func (s Size) times(n int) Size { return Size{int64(n) * s.MemoryMiB, int64(n) * s.VCores} }
+func times(s Size, n int) Size {
+	return Size{MemoryMiB: int64(n) * s.MemoryMiB, VCores: int64(n) * s.VCores}
+}
 
 // round decides and carries out the steps, unless the controller is killed.
 func (w *world) round() {
@@ -253,9 +255,9 @@ func (w *world) ask() Demand {
 	}
 	switch {
 	case !w.secret:
-		d.Read, d.Failing, d.Pending = w.now, time.Time{}, w.unit.times(w.waiting)
+		d.Read, d.Failing, d.Pending = w.now, time.Time{}, times(w.unit, w.waiting)
 		for _, p := range w.workers { // jobs that want a node each
-			more := p.each.times(max(p.demand-len(p.jobs), 0))
+			more := times(p.each, max(p.demand-len(p.jobs), 0))
 			d.Pending = Size{d.Pending.MemoryMiB + more.MemoryMiB, d.Pending.VCores + more.VCores}
 		}
 	case d.Failing.IsZero():

@@ -7,6 +7,8 @@ package yarncheck
 import (
 	"cmp"
 	"slices"
+
+	"github.com/waterline-io/waterline/internal/model"
 )
 
 // Input is what was read from a cluster, and how the pool would be.
@@ -43,10 +45,7 @@ const (
 )
 
 // Size is an amount of memory and CPU.
-type Size struct {
-	MemoryMiB int64 `json:"memoryMiB"`
-	VCores    int64 `json:"vcores"`
-}
+type Size = model.Size
 
 // Manager is a ResourceManager.
 type Manager struct {

@@ -1,4 +1,4 @@
-package pools
+package yarn
 
 import (
 	"os"
@@ -45,17 +45,17 @@ func TestExclude(t *testing.T) {
 		{name: "exclude.xml", content: "<property/>", err: `begins with the element "property"`},
 		{name: "exclude.xml", content: "other", err: "no element hosts"},
 	} {
-		f := excludeFile{t.TempDir(), c.name}
+		f := ExcludeFile{t.TempDir(), c.name}
 		if c.content != "" {
-			if err := os.WriteFile(filepath.Join(f.dir, f.name), []byte(c.content), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(f.Dir, f.Name), []byte(c.content), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
-		content, err := f.read()
+		content, err := f.Read()
 		if err != nil {
 			t.Fatal(err)
 		}
-		next, err := f.with(content, c.add, map[string]bool{c.remove: true})
+		next, err := f.With(content, c.add, map[string]bool{c.remove: true})
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%q: %v, want %s", c.content, err, c.err)
@@ -66,10 +66,10 @@ func TestExclude(t *testing.T) {
 			t.Errorf("%q: %v\n%s\nwant\n%s", c.content, err, next, c.want)
 			continue
 		}
-		if err := f.write(next); err != nil {
+		if err := f.Write(next); err != nil {
 			t.Fatal(err)
 		}
-		hosts, err := f.hosts(next)
+		hosts, err := f.Hosts(next)
 		if err != nil || hosts[c.remove] {
 			t.Errorf("%q: %v, %v", next, hosts, err)
 		}
@@ -78,7 +78,7 @@ func TestExclude(t *testing.T) {
 				t.Errorf("%q lacks %s: %v", next, host, hosts)
 			}
 		}
-		if left, _ := filepath.Glob(filepath.Join(f.dir, ".*")); len(left) > 0 {
+		if left, _ := filepath.Glob(filepath.Join(f.Dir, ".*")); len(left) > 0 {
 			t.Errorf("%v is left", left)
 		}
 	}
@@ -94,8 +94,8 @@ func TestExcludeConfined(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"link", "../" + filepath.Base(filepath.Dir(other)) + "/other"} {
-		f := excludeFile{dir, name}
-		if content, err := f.read(); err == nil {
+		f := ExcludeFile{dir, name}
+		if content, err := f.Read(); err == nil {
 			t.Errorf("%s: read %q", name, content)
 		}
 	}
@@ -105,12 +105,12 @@ func FuzzExclude(f *testing.F) {
 	f.Add([]byte("<hosts><host><name>a</name></host></hosts>"))
 	f.Add([]byte("<!-- a --><hosts/>"))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		file := excludeFile{name: "x.xml"}
-		next, err := file.with(content, map[string]time.Duration{"w.x": time.Minute}, nil)
+		file := ExcludeFile{Name: "x.xml"}
+		next, err := file.With(content, map[string]time.Duration{"w.x": time.Minute}, nil)
 		if err != nil {
 			return
 		}
-		if hosts, err := file.hosts(next); err != nil || !hosts["w.x"] {
+		if hosts, err := file.Hosts(next); err != nil || !hosts["w.x"] {
 			t.Errorf("%q became %q: %v, %v", content, next, hosts, err)
 		}
 	})

@@ -1,4 +1,4 @@
-package pools
+package yarn
 
 import (
 	"crypto/ecdsa"

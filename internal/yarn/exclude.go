@@ -1,4 +1,4 @@
-package pools
+package yarn
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"slices"
@@ -18,20 +19,20 @@ import (
 // maxExclude bounds an exclude file in bytes.
 const maxExclude = 16 << 20
 
-// excludeFile is a ResourceManager's list of hosts to decommission. Others may have hosts in it too, which stay. A file
+// ExcludeFile is a ResourceManager's list of hosts to decommission. Others may have hosts in it too, which stay. A file
 // whose name ends in .xml has Hadoop's XML format, with a time for each host; another one has a host a line.
-type excludeFile struct{ dir, name string }
+type ExcludeFile struct{ Dir, Name string }
 
-func (f excludeFile) xml() bool { return strings.HasSuffix(f.name, ".xml") }
+func (f ExcludeFile) xml() bool { return strings.HasSuffix(f.Name, ".xml") }
 
-// read returns the content; that of a file that does not exist is empty.
-func (f excludeFile) read() ([]byte, error) {
-	root, err := os.OpenRoot(f.dir)
+// Read returns the content; that of a file that does not exist is empty.
+func (f ExcludeFile) Read() ([]byte, error) {
+	root, err := os.OpenRoot(f.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("opening the directory of exclude files: %w", err)
 	}
 	defer root.Close()
-	file, err := root.Open(f.name)
+	file, err := root.Open(f.Name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -49,21 +50,21 @@ func (f excludeFile) read() ([]byte, error) {
 	return content, nil
 }
 
-// write replaces the file, so that a ResourceManager that reads it meanwhile sees the old or the new content.
-func (f excludeFile) write(content []byte) error {
-	root, err := os.OpenRoot(f.dir)
+// Write replaces the file, so that a ResourceManager that reads it meanwhile sees the old or the new content.
+func (f ExcludeFile) Write(content []byte) error {
+	root, err := os.OpenRoot(f.Dir)
 	if err != nil {
 		return fmt.Errorf("opening the directory of exclude files: %w", err)
 	}
 	defer root.Close()
-	next := "." + f.name + ".waterline"
+	next := "." + f.Name + ".waterline"
 	file, err := root.OpenFile(next, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
 	if err != nil {
 		return fmt.Errorf("writing the exclude file: %w", err)
 	}
 	_, err = file.Write(content)
 	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
-		err = root.Rename(next, f.name)
+		err = root.Rename(next, f.Name)
 	}
 	if err != nil {
 		return fmt.Errorf("writing the exclude file: %w", err)
@@ -71,8 +72,8 @@ func (f excludeFile) write(content []byte) error {
 	return nil
 }
 
-// hosts returns the hosts of a file.
-func (f excludeFile) hosts(content []byte) (map[string]bool, error) {
+// Hosts returns the hosts of a file.
+func (f ExcludeFile) Hosts(content []byte) (map[string]bool, error) {
 	all := map[string]bool{}
 	if !f.xml() {
 		for line := range strings.Lines(string(content)) {
@@ -87,8 +88,8 @@ func (f excludeFile) hosts(content []byte) (map[string]bool, error) {
 	return all, err
 }
 
-// with returns the content with some hosts added, which have this time, and others removed.
-func (f excludeFile) with(content []byte, add map[string]time.Duration, remove map[string]bool) ([]byte, error) {
+// With returns the content with some hosts added, which have this time, and others removed.
+func (f ExcludeFile) With(content []byte, add map[string]time.Duration, remove map[string]bool) ([]byte, error) {
 	stays := func(host string) bool {
 		_, again := add[host]
 		return !again && !remove[host]
@@ -112,7 +113,7 @@ func (f excludeFile) with(content []byte, add map[string]time.Duration, remove m
 		}
 		b.WriteString(text + "\n")
 	}
-	for _, host := range sortedKeys(add) {
+	for _, host := range slices.Sorted(maps.Keys(add)) {
 		b.WriteString(host + "\n")
 	}
 	return b.Bytes(), nil
@@ -166,7 +167,7 @@ func editXML(content []byte, stays func(host string) bool, add map[string]time.D
 			} else {
 				out.Write(bytes.TrimRight(before, " \t\n"))
 			}
-			for _, host := range sortedKeys(add) {
+			for _, host := range slices.Sorted(maps.Keys(add)) {
 				out.WriteString("\n  <host><name>")
 				_ = xml.EscapeText(&out, []byte(host))
 				seconds := int64(math.Ceil(add[host].Seconds()))

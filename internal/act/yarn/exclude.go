@@ -1,0 +1,95 @@
+package yarn
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/yarn"
+)
+
+// readEvery is the time between two attempts to have the exclude file read at first. An attempt can take callWithin.
+const readEvery = 30 * time.Second
+
+// Files guards the exclude files of all pools, of which two may have the same one.
+type Files struct{ mu sync.Mutex }
+
+// Edit changes a file. The reason names the cause of an error.
+func (f *Files) Edit(
+	file yarn.ExcludeFile, add map[string]time.Duration, remove map[string]bool,
+) (reason string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	content, err := file.Read()
+	if err != nil {
+		return "Unreadable", err
+	}
+	next, err := file.With(content, add, remove)
+	if err != nil {
+		return "Unreadable", err
+	}
+	if string(next) == string(content) {
+		return "", nil
+	}
+	return "NotWritable", file.Write(next)
+}
+
+// Exclusion is all changes of an exclude file in a round.
+type Exclusion struct {
+	File   yarn.ExcludeFile
+	Add    map[string]time.Duration // hosts, and the time in which their NodeManagers drain
+	Remove map[string]bool
+}
+
+// Exclude changes the exclude file, and has it read. The reason names the cause of an error.
+func (a *Actor) Exclude(ctx context.Context, files *Files, e *Exclusion) (reason string, err error) {
+	if reason, err := files.Edit(e.File, e.Add, e.Remove); err != nil {
+		return reason, err
+	}
+	if a.unread == nil {
+		a.unread = map[string]bool{}
+	}
+	longest := time.Duration(0)
+	for host, within := range e.Add {
+		a.unread[host], longest = true, max(longest, within)
+	}
+	maps.Copy(a.unread, e.Remove)
+	if err := a.readExcludes(ctx, longest); err != nil {
+		return "NotRead", err
+	}
+	clear(a.unread)
+	return "", nil
+}
+
+// Hear notes that the ResourceManager was told a time for a worker, and confirmed it.
+func (a *Actor) Hear(worker string, at time.Time) { a.heard[worker] = at }
+
+// ReadOnce makes the ResourceManager read its exclude file once, because the manager before this one may have been
+// killed after it had written it. within is the time for hosts without one of their own.
+func (a *Actor) ReadOnce(ctx context.Context, now time.Time, within time.Duration) error {
+	if a.unread != nil {
+		return nil
+	}
+	if now.Sub(a.tried) >= readEvery {
+		a.tried, a.err = now, a.readExcludes(ctx, within)
+	}
+	if a.err == nil {
+		a.unread = map[string]bool{}
+	}
+	return a.err
+}
+
+// Unread reports whether the entry of a host changed, and the ResourceManager is not known to have read that.
+func (a *Actor) Unread(host string) bool { return a.unread[host] }
+
+func (a *Actor) readExcludes(ctx context.Context, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, callWithin)
+	defer cancel()
+	if err := a.Cluster.Admin.RefreshNodesGracefully(ctx, within); err != nil {
+		return fmt.Errorf("the ResourceManager did not read the exclude file; check spec.yarn.admins, and that "+
+			"spec.yarn.user is in yarn.admin.acl: %w", err)
+	}
+	return nil
+}

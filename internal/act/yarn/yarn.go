@@ -1,0 +1,151 @@
+// Package yarn tells a YARN cluster what the plan of a pool says: new totals of NodeManagers, and which hosts to
+// decommission. It decides nothing.
+package yarn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/yarn"
+)
+
+const (
+	// Singly is how many workers a round resizes at most by the web services, one in a request. More would make the round
+	// longer than the next one may wait, because requests to a ResourceManager are limited.
+	Singly = 30
+	// Together is the same by the administration protocol, which takes all of them in one call. The marks of their pods,
+	// which are written before, take ten seconds.
+	Together = 2000
+	// singleFor is for how long resizes are sent one by one after the administration protocol has failed, and singleOnce
+	// the same if it refused one of the nodes, which may just have gone.
+	singleFor  = 5 * time.Minute
+	singleOnce = 2 * time.Second
+	// effectWithin is how long a resize may take to show. It was never seen to take a second.
+	effectWithin = 10 * time.Second
+	// callWithin bounds one call of the administration protocol.
+	callWithin = 5 * time.Second
+	// parallel is how many requests are sent at a time.
+	parallel = 8
+)
+
+// Actor changes one cluster. The zero value has changed nothing.
+type Actor struct {
+	Cluster *yarn.Cluster // nil: none can be reached
+
+	single time.Time            // until then, resizes are sent one by one: the administration protocol failed
+	asked  map[string]asked     // resizes by worker
+	heard  map[string]time.Time // by worker: the time that the ResourceManager was told last, and confirmed
+	unread map[string]bool      // hosts whose entry in the exclude file changed, and may not have been read; nil: all
+	tried  time.Time            // while unread is nil: when the ResourceManager was last asked to read the file
+	err    error                // and what came of it
+}
+
+// Use makes the actor change another cluster, or the same one by other clients.
+func (a *Actor) Use(c *yarn.Cluster) { a.Cluster, a.single, a.tried = c, time.Time{}, time.Time{} }
+
+// Begin begins a round: what [Actor.Heard] returned was for the one before.
+func (a *Actor) Begin() { a.heard = map[string]time.Time{} }
+
+// asked is a resize that the ResourceManager accepted, and that does not show yet.
+type asked struct {
+	from, to model.Size
+	since    time.Time // of the first of several in a row without effect
+}
+
+// Resize is the resize of a worker's NodeManager.
+type Resize struct {
+	Worker, ID string // ID is that of its NodeManager
+	From, To   model.Size
+	Within     time.Duration // for what does not fit
+	Err        error         // set by [Actor.Resize]
+}
+
+// Most returns how many workers can be resized in a round that begins now.
+func (a *Actor) Most(now time.Time) int {
+	if a.Cluster == nil || now.Before(a.single) {
+		return Singly
+	}
+	return Together
+}
+
+// Resize carries out resizes. Many go in one call by the administration protocol. Where that fails, as where its port
+// is closed, some are sent by the web services, and the others are left to later rounds. The error is that of the
+// administration protocol.
+func (a *Actor) Resize(ctx context.Context, now time.Time, all []*Resize) error {
+	var err error
+	if len(all) > Singly {
+		if err = a.resizeTogether(ctx, all); err == nil {
+			for _, r := range all {
+				a.note(now, r)
+			}
+			return nil
+		}
+		a.single = now.Add(singleFor)
+		if refused := (*yarn.RPCError)(nil); errors.As(err, &refused) {
+			a.single = now.Add(singleOnce)
+		}
+		all = all[:Singly]
+	}
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, parallel)
+	for _, r := range all {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if err := a.Cluster.RM.SendResize(ctx, r.ID, r.To, r.Within); err != nil {
+				r.Err = fmt.Errorf("resizing %s to %s: %w", r.Worker, r.To, err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, r := range all {
+		a.note(now, r)
+	}
+	return err
+}
+
+func (a *Actor) resizeTogether(ctx context.Context, all []*Resize) error {
+	ctx, cancel := context.WithTimeout(ctx, callWithin)
+	defer cancel()
+	var resizes []yarn.NodeResize
+	for _, r := range all {
+		resizes = append(resizes, yarn.NodeResize{ID: r.ID, Total: r.To, OverCommit: r.Within})
+	}
+	return a.Cluster.Admin.SendResizes(ctx, resizes)
+}
+
+// note notes a resize that was sent.
+func (a *Actor) note(now time.Time, r *Resize) {
+	if a.asked == nil {
+		a.asked = map[string]asked{}
+	}
+	since := now
+	if before, found := a.asked[r.Worker]; found && before.from == r.From {
+		since = before.since
+	}
+	a.asked[r.Worker] = asked{r.From, r.To, since}
+	if r.Err == nil {
+		a.heard[r.Worker] = now.Add(r.Within)
+	}
+}
+
+// Heard returns the time that the ResourceManager was told about a worker in the last round, and confirmed; zero: none.
+func (a *Actor) Heard(worker string) time.Time { return a.heard[worker] }
+
+// Check compares the total that the ResourceManager shows of a worker with what it was asked for; nil is none. The error
+// says that a resize has had no effect for too long.
+func (a *Actor) Check(now time.Time, worker string, total *model.Size) error {
+	w, found := a.asked[worker]
+	switch {
+	case !found:
+	case total == nil || *total != w.from:
+		delete(a.asked, worker)
+	case now.Sub(w.since) >= effectWithin:
+		return &yarn.NoEffectError{What: "the total of worker " + worker, Want: w.to.String(), Have: total.String()}
+	}
+	return nil
+}

@@ -1,0 +1,145 @@
+package yarn
+
+import (
+	"fmt"
+	"net"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/yarn"
+	"github.com/waterline-io/waterline/test/bed/fakerm"
+)
+
+// many are workers that all get another total, with a ResourceManager that answers both protocols.
+type many struct {
+	*fakerm.RM
+	rpc net.Listener
+	a   *Actor
+}
+
+func newMany(t *testing.T, n int) *many {
+	t.Helper()
+	m := &many{RM: fakerm.New(fakerm.Options{})}
+	web := httptest.NewServer(m.RM)
+	t.Cleanup(web.Close)
+	var err error
+	if m.rpc, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.rpc.Close() })
+	go m.ServeRPC(m.rpc)
+	for i := range n {
+		m.Start(fakerm.Worker{Host: fmt.Sprintf("w-%d", i), Size: fakerm.Size{MemoryMiB: 1024, VCores: 1}})
+	}
+	m.Tick(time.Now().Add(time.Second)) // they register
+	dial := (&net.Dialer{}).DialContext
+	c, err := yarn.NewCluster(yarn.ClusterOptions{Endpoint: yarn.Endpoint{
+		ResourceManagers: []string{web.URL}, User: "yarn", Admins: []string{m.rpc.Addr().String()},
+	}, Dial: dial, DialWorker: dial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.a = &Actor{}
+	m.a.Use(c)
+	return m
+}
+
+// round begins a round and returns the resizes of so many workers.
+func (m *many) round(n int, to model.Size) (all []*Resize) {
+	m.a.Begin()
+	for i := range n {
+		name := fmt.Sprintf("w-%d", i)
+		all = append(all, &Resize{
+			Worker: name, ID: net.JoinHostPort(name, "45454"), From: model.Size{MemoryMiB: 1024, VCores: 1}, To: to,
+			Within: time.Minute,
+		})
+	}
+	return all
+}
+
+// have returns how many of the workers have a total.
+func (m *many) have(n int, total model.Size) (have int) {
+	for i := range n {
+		if m.Node(fmt.Sprintf("w-%d", i)).Total == (fakerm.Size{MemoryMiB: total.MemoryMiB, VCores: total.VCores}) {
+			have++
+		}
+	}
+	return have
+}
+
+// TestResizeTogether resizes many workers in one call, and a few by a request each. Where the administration protocol
+// cannot be reached, as many as a round may are resized by the web services.
+func TestResizeTogether(t *testing.T) {
+	const n = 2000
+	m, now := newMany(t, n), time.Now()
+	two, three, four := model.Size{MemoryMiB: 2048, VCores: 2}, model.Size{MemoryMiB: 3072, VCores: 3}, model.Size{}
+	if most := m.a.Most(now); most != Together {
+		t.Errorf("a round resizes %d workers, want %d", most, Together)
+	}
+	if err := m.a.Resize(t.Context(), now, m.round(n, two)); err != nil {
+		t.Error(err)
+	}
+	if c := m.Counted(); m.have(n, two) != n || c.Calls != 1 || c.Requests != 0 {
+		t.Errorf("%d have the total after %d calls and %d requests", m.have(n, two), c.Calls, c.Requests)
+	}
+	if got := m.a.Heard("w-1999"); !got.Equal(now.Add(time.Minute)) || len(m.a.asked) != n {
+		t.Errorf("heard %v, %d asked", got, len(m.a.asked))
+	}
+
+	if err := m.a.Resize(t.Context(), now, m.round(Singly, three)); err != nil {
+		t.Error(err)
+	}
+	if c := m.Counted(); m.have(n, three) != Singly || c.Calls != 1 || c.Requests != Singly {
+		t.Errorf("a few: %d have the total after %d calls and %d requests", m.have(n, three), c.Calls, c.Requests)
+	}
+	if got := m.a.Heard("w-1999"); !got.IsZero() {
+		t.Errorf("heard %v of the round before", got)
+	}
+
+	unknown := m.round(n, four)
+	unknown[7].ID = "gone:45454"
+	if err := m.a.Resize(t.Context(), now, unknown); err == nil {
+		t.Error("one is gone: no error")
+	}
+	if c := m.Counted(); m.have(n, four) != Singly-1 || c.Calls != 2 || unknown[7].Err == nil {
+		t.Errorf("one is gone: %d have the total after %d calls, %v", m.have(n, four), c.Calls, unknown[7].Err)
+	}
+	if most := m.a.Most(now); most != Singly || m.a.Most(now.Add(singleOnce)) != Together {
+		t.Errorf("one is gone: %d in a round until %s", most, m.a.single)
+	}
+
+	now = now.Add(singleOnce)
+	_ = m.rpc.Close()
+	if err := m.a.Resize(t.Context(), now, m.round(n, three)); err == nil {
+		t.Error("without the protocol: no error")
+	}
+	if got := m.have(n, three); got != Singly || m.a.Most(now.Add(singleOnce)) != Singly {
+		t.Errorf("without the protocol: %d have the total, and a round resizes %d", got, m.a.Most(now.Add(singleOnce)))
+	}
+	if m.a.Most(now.Add(singleFor)) != Together {
+		t.Error("the protocol is not tried again")
+	}
+}
+
+// TestCheck checks that a resize that has no effect is an error after a while, also if it is sent again meanwhile, and
+// that another total ends that.
+func TestCheck(t *testing.T) {
+	from, to := model.Size{MemoryMiB: 1024, VCores: 1}, model.Size{MemoryMiB: 2048, VCores: 2}
+	a, now := &Actor{}, time.Now()
+	a.Begin()
+	for range 3 {
+		a.note(now, &Resize{Worker: "w", From: from, To: to})
+		if err := a.Check(now, "w", &from); err != nil {
+			t.Errorf("just now: %v", err)
+		}
+		now = now.Add(4 * time.Second)
+	}
+	if err := a.Check(now, "w", &from); err == nil || a.Check(now, "other", &from) != nil {
+		t.Errorf("after a while: %v", err)
+	}
+	if err := a.Check(now, "w", &to); err != nil || a.Check(now, "w", &from) != nil {
+		t.Errorf("it has the total: %v", err)
+	}
+}
