@@ -16,6 +16,7 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/decide/policy"
 	"github.com/waterline-io/waterline/internal/drain"
+	"github.com/waterline-io/waterline/internal/manager/pools/dial"
 	"github.com/waterline-io/waterline/internal/manager/pools/olap"
 )
 
@@ -48,7 +49,7 @@ type crewEngine struct {
 	spec    v1alpha1.WorkerPoolSpec
 	auth    drain.Auth
 	drainer drain.Drainer
-	dialer  *crewDialer
+	dialer  *dial.Crew
 	active  map[string]time.Time // by UID of its pod: when an active worker was asked last
 }
 
@@ -65,7 +66,7 @@ func (r *round) runCrew(ctx context.Context, kind *olap.Kind) {
 	c := &crewRound{round: r, kind: kind, settings: r.crewSettings(kind)}
 	r.crew = c
 	if r.p.DeletionTimestamp == nil {
-		r.applyObjects(ctx, c.files(), kind.Port)
+		r.applyObjects(ctx, kind.OwnFiles(), kind.Port)
 		r.opening = pool.Opening(policy.OpeningAt(r.read.Windows, r.now))
 	}
 	drainer := c.drainer(ctx)
@@ -76,9 +77,9 @@ func (r *round) runCrew(ctx context.Context, kind *olap.Kind) {
 // drainer returns the client of the engine; nil if there is none.
 func (c *crewRound) drainer(ctx context.Context) drain.Drainer {
 	k := c.k
-	d, err := c.dialer()
+	d, err := dial.New(k.namespace, k.c.o.Reach[k.namespace])
 	if err != nil {
-		c.t.add(v1alpha1.ConditionCoordinatorUnreachable, notAllowed, err)
+		c.t.add(v1alpha1.ConditionCoordinatorUnreachable, dial.NotAllowed, err)
 		return nil
 	}
 	secret, err := c.secretOf(ctx, c.kind.Field, c.kind.Secret)
@@ -91,10 +92,10 @@ func (c *crewRound) drainer(ctx context.Context) drain.Drainer {
 		return k.crew.drainer
 	}
 	var drainer drain.Drainer
-	dialer := &crewDialer{dialer: d}
+	dialer := &dial.Crew{Dialer: d}
 	if err == nil {
 		connected := auth
-		connected.Dial = dialer.dial
+		connected.Dial = dialer.Dial
 		drainer, err = c.kind.Drainer(connected)
 	}
 	if err != nil {
@@ -132,7 +133,7 @@ func (c *crewRound) observe(ctx context.Context, drainer drain.Drainer) {
 func (c *crewRound) ask(ctx context.Context, drainer drain.Drainer) {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
-	c.k.crew.dialer.know(c.addresses())
+	c.k.crew.dialer.Know(c.addresses())
 	inParallel(len(c.places), func(i int) {
 		w, runs := c.engineWorker(i)
 		switch {
@@ -155,8 +156,8 @@ func (c *crewRound) ask(ctx context.Context, drainer drain.Drainer) {
 		if errors.Is(err, drain.ErrCoordinator) {
 			c.in.Known = false
 			reason := "NoAnswer"
-			if isNotAllowed(err) {
-				reason = notAllowed
+			if dial.IsNotAllowed(err) {
+				reason = dial.NotAllowed
 			}
 			c.t.add(v1alpha1.ConditionCoordinatorUnreachable, reason, fmt.Errorf("the coordinator of %s does not say which "+
 				"workers it has; workers stay as they are, and stop at their ends; check its address and user in %s, and that "+

@@ -208,14 +208,14 @@ func (k *keeper) finalize(ctx context.Context, p *v1alpha1.WorkerPool) (bool, er
 
 // round is one round of a pool.
 type round struct {
-	k     *keeper
-	now   time.Time
-	p     *v1alpha1.WorkerPool
-	read  kube.WorkerPool
+	k    *keeper
+	now  time.Time
+	p    *v1alpha1.WorkerPool
+	read kube.WorkerPool
 	// invalid means that the spec is an earlier one, because the present one cannot be used.
 	invalid bool
-	nodes map[string]Node
-	t     *trouble
+	nodes   map[string]Node
+	t       *trouble
 
 	state   observeyarn.State
 	places  []place

@@ -17,6 +17,7 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/cluster/reach"
 	"github.com/waterline-io/waterline/internal/golden"
 	"github.com/waterline-io/waterline/internal/manager/admit"
+	"github.com/waterline-io/waterline/internal/manager/pools/hadoop"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
@@ -55,7 +56,7 @@ func podCase(t *testing.T, content string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	site := yarnSite(p.Spec.YARN)
+	site := hadoop.Site(p.Spec.YARN)
 	for d := xml.NewDecoder(strings.NewReader(site)); ; {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			break
