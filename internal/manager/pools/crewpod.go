@@ -6,25 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/crew"
 	"github.com/waterline-io/waterline/internal/manager/pools/olap"
-	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
-
-// batchRequest returns what a container requests of the slack.
-func batchRequest(c *corev1.Container) (request model.Amount) {
-	for _, name := range []corev1.ResourceName{v1alpha1.ResourceBatchCPU, v1alpha1.ResourceKoordinatorBatchCPU} {
-		cpu := c.Resources.Requests[name]
-		request.CPU += cpu.Value() // batch CPU counts in thousandths
-	}
-	for _, name := range []corev1.ResourceName{v1alpha1.ResourceBatchMemory, v1alpha1.ResourceKoordinatorBatchMemory} {
-		memory := c.Resources.Requests[name]
-		request.Memory += memory.Value()
-	}
-	return request
-}
 
 // newCrewPod returns the pod of a worker of one size, and whether a policy sells resources that it can request.
 func (c *crewRound) newCrewPod(pl *place, marks crew.Marks) (batch *corev1.Pod, sold bool) {
@@ -51,17 +36,17 @@ func (c *crewRound) newCrewPod(pl *place, marks crew.Marks) (batch *corev1.Pod, 
 }
 
 // message returns what a person should know of a worker besides its phase and reason.
-func (c *crewRound) message(i int) string {
-	pl, s := &c.places[i], &c.steps[i]
+func message(pl *place) string {
+	s := &pl.crew.step
 	switch {
 	case pl.worker.Pod != nil && (s.Why == crew.PodStarting || s.Why == crew.NotRegistered) && pl.pod.waits != "":
 		return pl.pod.waits
-	case c.silent[i] != nil:
-		return c.silent[i].Error()
-	case s.Phase == crew.Draining && c.status[i].Work > 0:
-		return fmt.Sprintf("%d queries", c.status[i].Work)
+	case pl.crew.silent != nil:
+		return pl.crew.silent.Error()
+	case s.Phase == crew.Draining && pl.crew.status.Work > 0:
+		return fmt.Sprintf("%d queries", pl.crew.status.Work)
 	case s.Phase == crew.Registering || s.Phase == crew.Lost:
-		return c.status[i].Text
+		return pl.crew.status.Text
 	}
 	return ""
 }

@@ -65,7 +65,7 @@ func rowOf(p *corev1.Pod) podRow {
 	if r.crew = r.start == (pool.Size{}) && kube.Worker(&p.Spec) != nil; r.crew {
 		r.raw, r.request = p.Annotations[v1alpha1.AnnotationPoolMarks], model.Amount{}
 		for i := range p.Spec.Containers {
-			r.request = r.request.Plus(batchRequest(&p.Spec.Containers[i]))
+			r.request = r.request.Plus(kube.BatchRequest(&p.Spec.Containers[i]))
 		}
 	}
 	r.template = p.Annotations[v1alpha1.AnnotationPoolTemplate]

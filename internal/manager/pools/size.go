@@ -12,6 +12,7 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/manager/pools/hadoop"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/kube"
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
@@ -20,7 +21,7 @@ func (r *podRow) readSize(p *corev1.Pod) {
 	var batch v1alpha1.BatchResources
 	_ = json.Unmarshal([]byte(p.Annotations[v1alpha1.AnnotationBatchResources]), &batch) // else there are no limits
 	add := func(c *corev1.Container) {
-		r.request = r.request.Plus(batchRequest(c))
+		r.request = r.request.Plus(kube.BatchRequest(c))
 		limit := batch.Containers[c.Name].Limit
 		r.limit = r.limit.Plus(model.Amount{CPU: limit.CPU, Memory: limit.Memory})
 	}
