@@ -48,7 +48,7 @@ func (r *round) act(ctx context.Context) {
 	}
 	r.tally = pool.Count(&r.in, steps)
 	r.each(func(pl *place) { pl.err = r.mark(ctx, pl) })
-	r.all(pool.DeletePod, func(pl *place) { pl.err = r.deletePod(ctx, pl) })
+	r.all(pool.DeletePod, func(pl *place) { pl.err = r.deletePod(ctx, pl, pl.step.Within) })
 	telling, cancel := context.WithTimeout(ctx, tellWithin)
 	r.label(telling)
 	r.exclude(telling)
@@ -201,9 +201,9 @@ func (r *round) createPod(ctx context.Context, pl *place) error {
 	return r.k.createPod(ctx, r.p, pod)
 }
 
-// deletePod deletes the pod of a worker.
-func (r *round) deletePod(ctx context.Context, pl *place) error {
-	seconds := int64(pl.step.Within / time.Second)
+// deletePod deletes the pod of a worker, whose processes have some time to end.
+func (r *round) deletePod(ctx context.Context, pl *place, within time.Duration) error {
+	seconds := int64(within / time.Second)
 	if pl.pod.deleting && pl.pod.grace <= seconds {
 		return nil
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"reflect"
-	"slices"
 	"strconv"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/decide/policy"
 	"github.com/waterline-io/waterline/internal/drain"
+	"github.com/waterline-io/waterline/internal/manager/pools/dial"
 	"github.com/waterline-io/waterline/internal/manager/pools/olap"
 )
 
@@ -38,9 +38,14 @@ type crewRound struct {
 	kind     *olap.Kind
 	settings crew.Settings
 	in       crew.Input
-	steps    []crew.Step
-	status   []drain.Status // of each place
-	silent   []error        // of each place: why nothing is known of it
+	tally    crew.Tally
+}
+
+// crewSeen is what a round knows of a worker of one size besides its [place].
+type crewSeen struct {
+	status drain.Status
+	silent error // why nothing is known of it
+	step   crew.Step
 }
 
 // crewEngine is the client of the engine of a pool, what it was made from, and what it said last.
@@ -48,7 +53,7 @@ type crewEngine struct {
 	spec    v1alpha1.WorkerPoolSpec
 	auth    drain.Auth
 	drainer drain.Drainer
-	dialer  *crewDialer
+	dialer  *dial.Crew
 	active  map[string]time.Time // by UID of its pod: when an active worker was asked last
 }
 
@@ -65,7 +70,7 @@ func (r *round) runCrew(ctx context.Context, kind *olap.Kind) {
 	c := &crewRound{round: r, kind: kind, settings: r.crewSettings(kind)}
 	r.crew = c
 	if r.p.DeletionTimestamp == nil {
-		r.applyObjects(ctx, c.files(), kind.Port)
+		r.applyObjects(ctx, kind.OwnFiles(), kind.Port)
 		r.opening = pool.Opening(policy.OpeningAt(r.read.Windows, r.now))
 	}
 	drainer := c.drainer(ctx)
@@ -76,9 +81,9 @@ func (r *round) runCrew(ctx context.Context, kind *olap.Kind) {
 // drainer returns the client of the engine; nil if there is none.
 func (c *crewRound) drainer(ctx context.Context) drain.Drainer {
 	k := c.k
-	d, err := c.dialer()
+	d, err := dial.New(k.namespace, k.c.o.Reach[k.namespace])
 	if err != nil {
-		c.t.add(v1alpha1.ConditionCoordinatorUnreachable, notAllowed, err)
+		c.t.add(v1alpha1.ConditionCoordinatorUnreachable, dial.NotAllowed, err)
 		return nil
 	}
 	secret, err := c.secretOf(ctx, c.kind.Field, c.kind.Secret)
@@ -91,10 +96,10 @@ func (c *crewRound) drainer(ctx context.Context) drain.Drainer {
 		return k.crew.drainer
 	}
 	var drainer drain.Drainer
-	dialer := &crewDialer{dialer: d}
+	dialer := &dial.Crew{Dialer: d}
 	if err == nil {
 		connected := auth
-		connected.Dial = dialer.dial
+		connected.Dial = dialer.Dial
 		drainer, err = c.kind.Drainer(connected)
 	}
 	if err != nil {
@@ -109,7 +114,6 @@ func (c *crewRound) drainer(ctx context.Context) drain.Drainer {
 // observe builds the input of the decision.
 func (c *crewRound) observe(ctx context.Context, drainer drain.Drainer) {
 	c.list()
-	c.status, c.silent = make([]drain.Status, len(c.places)), make([]error, len(c.places))
 	before, tight := rows(c.k.status), c.k.c.tight(c.nodes)
 	for i := range c.places {
 		pl := &c.places[i]
@@ -121,7 +125,7 @@ func (c *crewRound) observe(ctx context.Context, drainer drain.Drainer) {
 		c.ask(ctx, drainer)
 	}
 	for i := range c.places {
-		c.in.Workers = append(c.in.Workers, c.worker(i, tight))
+		c.in.Workers = append(c.in.Workers, c.worker(&c.places[i], tight))
 	}
 	_, reversible := drainer.(drain.Reverser)
 	c.settings.Reversible = reversible
@@ -132,31 +136,32 @@ func (c *crewRound) observe(ctx context.Context, drainer drain.Drainer) {
 func (c *crewRound) ask(ctx context.Context, drainer drain.Drainer) {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
-	c.k.crew.dialer.know(c.addresses())
-	inParallel(len(c.places), func(i int) {
-		w, runs := c.engineWorker(i)
+	c.k.crew.dialer.Know(c.addresses())
+	c.each(func(pl *place) {
+		w, runs := c.engineWorker(pl)
 		switch {
-		case runs && c.rests(i):
-			c.status[i] = drain.Status{State: drain.Active, Work: drain.UnknownWork}
+		case runs && c.rests(pl):
+			pl.crew.status = drain.Status{State: drain.Active, Work: drain.UnknownWork}
 		case runs:
-			c.status[i], c.silent[i] = drainer.Status(ctx, w)
+			pl.crew.status, pl.crew.silent = drainer.Status(ctx, w)
 		}
 	})
 	active := map[string]time.Time{}
-	for i, pl := range c.places {
-		if c.status[i].State == drain.Active {
-			if active[pl.pod.uid] = c.now; c.rests(i) {
+	for i := range c.places {
+		pl := &c.places[i]
+		if pl.crew.status.State == drain.Active {
+			if active[pl.pod.uid] = c.now; c.rests(pl) {
 				active[pl.pod.uid] = c.k.crew.active[pl.pod.uid]
 			}
 		}
 	}
 	c.k.crew.active = active
-	for _, err := range c.silent {
-		if errors.Is(err, drain.ErrCoordinator) {
+	for i := range c.places {
+		if err := c.places[i].crew.silent; errors.Is(err, drain.ErrCoordinator) {
 			c.in.Known = false
 			reason := "NoAnswer"
-			if isNotAllowed(err) {
-				reason = notAllowed
+			if dial.IsNotAllowed(err) {
+				reason = dial.NotAllowed
 			}
 			c.t.add(v1alpha1.ConditionCoordinatorUnreachable, reason, fmt.Errorf("the coordinator of %s does not say which "+
 				"workers it has; workers stay as they are, and stop at their ends; check its address and user in %s, and that "+
@@ -166,16 +171,14 @@ func (c *crewRound) ask(ctx context.Context, drainer drain.Drainer) {
 }
 
 // rests reports whether a worker was active a moment ago, and nothing is to happen to it.
-func (c *crewRound) rests(i int) bool {
-	pl := &c.places[i]
+func (c *crewRound) rests(pl *place) bool {
 	at := c.k.crew.active[pl.pod.uid]
 	return c.now.Sub(at) < restFor && pl.worker.Pod.Started.Before(at) && !pl.worker.Leaves() &&
 		crewMarks(pl.pod.raw).Asked.IsZero()
 }
 
 // engineWorker returns a worker as its engine knows it, and whether its process runs.
-func (c *crewRound) engineWorker(i int) (drain.Worker, bool) {
-	pl := &c.places[i]
+func (c *crewRound) engineWorker(pl *place) (drain.Worker, bool) {
 	if pl.worker.Pod == nil || pl.worker.Pod.Started.IsZero() || pl.pod.ip == "" {
 		return drain.Worker{}, false
 	}
@@ -191,20 +194,20 @@ func (c *crewRound) address(pl *place) string {
 func (c *crewRound) addresses() map[string]bool {
 	all := map[string]bool{}
 	for i := range c.places {
-		if _, runs := c.engineWorker(i); runs {
-			all[c.address(&c.places[i])] = true
+		pl := &c.places[i]
+		if _, runs := c.engineWorker(pl); runs {
+			all[c.address(pl)] = true
 		}
 	}
 	return all
 }
 
 // worker returns the input about a place.
-func (c *crewRound) worker(i int, tight map[string]bool) crew.Worker {
-	pl := &c.places[i]
+func (c *crewRound) worker(pl *place, tight map[string]bool) crew.Worker {
 	seen := pl.worker
 	w := crew.Worker{
 		Name: seen.Name, Wanted: seen.Wanted, End: seen.End, Cordoned: seen.Cordoned, Room: seen.Room, Unsold: seen.Unsold,
-		Ended: seen.Ended, Attempts: seen.Attempts, Over: pl.pod != nil && pl.pod.over, State: crew.State(c.status[i].State),
+		Ended: seen.Ended, Attempts: seen.Attempts, Over: pl.pod != nil && pl.pod.over, State: crew.State(pl.crew.status.State),
 	}
 	if seen.Pod != nil {
 		w.Tight = tight[pl.pod.uid]
@@ -247,41 +250,46 @@ func (c *Controller) tight(nodes map[string]Node) map[string]bool {
 
 // act decides, and carries out the steps. A step that fails is decided again in a later round.
 func (c *crewRound) act(ctx context.Context, drainer drain.Drainer) {
-	c.steps = crew.Next(&c.in)
-	failed := make([]error, len(c.steps))
-	inParallel(len(c.steps), func(i int) { failed[i] = c.mark(ctx, i) })
+	steps := crew.Next(&c.in)
+	c.tally = crew.Count(&c.in, steps)
+	for i := range c.places {
+		c.places[i].crew.step = steps[i]
+	}
+	c.each(func(pl *place) { pl.err = c.mark(ctx, pl) })
 	for _, verb := range []crew.Verb{crew.DeletePod, crew.Drain, crew.Undrain, crew.CreatePod} {
 		acting, cancel := context.WithTimeout(ctx, tellWithin)
-		inParallel(len(c.steps), func(i int) {
-			if failed[i] == nil && c.steps[i].Verb == verb {
-				failed[i] = c.one(acting, drainer, i)
+		c.each(func(pl *place) {
+			if pl.err == nil && pl.crew.step.Verb == verb {
+				pl.err = c.one(acting, drainer, pl)
 			}
 		})
 		cancel()
 	}
-	if slices.ContainsFunc(c.steps, func(s crew.Step) bool { return s.Why == crew.NothingSold }) {
-		c.unsold()
-	}
-	for i, err := range failed {
-		verb := c.steps[i].Verb
+	unsold := false
+	for i := range c.places {
+		pl := &c.places[i]
+		verb := pl.crew.step.Verb
+		unsold = unsold || pl.crew.step.Why == crew.NothingSold
 		if verb != crew.Wait {
-			c.k.count(pool.Verb(verb), err)
+			c.k.count(pool.Verb(verb), pl.err)
 		}
 		condition, reason := v1alpha1.ConditionStepsFailed, "StepFailed"
 		if verb == crew.Drain || verb == crew.Undrain {
 			condition, reason = v1alpha1.ConditionDrainRefused, "DrainFailed"
 		}
-		c.t.add(condition, reason, err)
+		c.t.add(condition, reason, pl.err)
+	}
+	if unsold {
+		c.unsold()
 	}
 }
 
 // mark writes the marks of a worker's pod before its step is carried out.
-func (c *crewRound) mark(ctx context.Context, i int) error {
-	pl := &c.places[i]
+func (c *crewRound) mark(ctx context.Context, pl *place) error {
 	if pl.worker.Pod == nil {
 		return nil
 	}
-	content, err := json.Marshal(c.steps[i].Marks)
+	content, err := json.Marshal(pl.crew.step.Marks)
 	if err != nil {
 		return fmt.Errorf("encoding the marks of pod %s: %w", pl.pod.name, err)
 	}
@@ -292,9 +300,9 @@ func (c *crewRound) mark(ctx context.Context, i int) error {
 }
 
 // one carries out the step of one worker.
-func (c *crewRound) one(ctx context.Context, drainer drain.Drainer, i int) error {
-	pl, s := &c.places[i], &c.steps[i]
-	w, _ := c.engineWorker(i)
+func (c *crewRound) one(ctx context.Context, drainer drain.Drainer, pl *place) error {
+	s := &pl.crew.step
+	w, _ := c.engineWorker(pl)
 	switch s.Verb {
 	case crew.CreatePod:
 		pod, sold := c.newCrewPod(pl, s.Marks)
@@ -304,11 +312,7 @@ func (c *crewRound) one(ctx context.Context, drainer drain.Drainer, i int) error
 		}
 		return c.k.createPod(ctx, c.p, pod)
 	case crew.DeletePod:
-		seconds := int64(s.Within / time.Second)
-		if pl.pod.deleting && pl.pod.grace <= seconds {
-			return nil
-		}
-		return c.k.deletePod(ctx, pl.pod, seconds)
+		return c.deletePod(ctx, pl, s.Within)
 	case crew.Drain:
 		if drainer == nil {
 			return nil // the condition says why

@@ -17,6 +17,7 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/cluster/crew"
 	"github.com/waterline-io/waterline/internal/golden"
 	"github.com/waterline-io/waterline/internal/manager/admit"
+	"github.com/waterline-io/waterline/internal/manager/pools/hadoop"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
@@ -54,7 +55,7 @@ func crewCase(t *testing.T, content string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := yaml.Marshal(crewed.files())
+	files, err := yaml.Marshal(crewed.kind.OwnFiles())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +93,7 @@ func TestTightPods(t *testing.T) {
 	pod("a", "old", 1, none)
 	pod("b", "young", 2, none)
 	pod("a", "manager", 3, func(p *corev1.Pod) {
-		p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: vcoresVariable, Value: "1"}}
+		p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: hadoop.VCoresVariable, Value: "1"}}
 	})
 	pod("a", "stranger", 4, func(p *corev1.Pod) { p.OwnerReferences = nil })
 	pod("a", "over", 5, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })

@@ -15,17 +15,18 @@ import (
 func (c *crewRound) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
 	before := rows(s)
 	s.Next, s.Containers, s.Workers, s.Used, s.ResourceManager = c.next(), 0, nil, v1alpha1.YARNResources{}, nil
-	tally := crew.Count(&c.in, c.steps)
+	tally := c.tally
 	s.Wanted, s.Active, s.Leaving = int32(tally.Wanted), int32(tally.Active), int32(tally.Leaving)
 	one := pool.Size{MemoryMiB: yarn.MiB(c.read.Floor.Memory), VCores: yarn.VCores(c.read.Floor.CPU, 1)}
 	active := int64(tally.Active)
 	s.Total = *amountOf(pool.Size{MemoryMiB: active * one.MemoryMiB, VCores: active * one.VCores})
 	gone = true
-	for i, step := range c.steps {
+	for i := range c.places {
 		pl := &c.places[i]
+		step := &pl.crew.step
 		idle := pl.pod == nil && step.Phase == crew.Stopped
 		gone = gone && idle
-		row := c.row(i, before[step.Worker])
+		row := c.row(pl, before[step.Worker])
 		if idle && (pl.index < 0 || row.Ended == nil) {
 			continue // it is not the pool's any more, or never ran
 		}
@@ -39,11 +40,11 @@ func (c *crewRound) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
 }
 
 // row returns the status of one worker.
-func (c *crewRound) row(i int, was v1alpha1.WorkerStatus) v1alpha1.WorkerStatus {
-	pl, step := &c.places[i], &c.steps[i]
+func (c *crewRound) row(pl *place, was v1alpha1.WorkerStatus) v1alpha1.WorkerStatus {
+	step := &pl.crew.step
 	row := v1alpha1.WorkerStatus{
 		Name: step.Worker, Node: pl.node, Phase: v1alpha1.WorkerPhase(step.Phase), Reason: string(step.Why),
-		Message: kube.Shorten(c.message(i), 1024), Since: second(c.now), Attempts: int32(pl.worker.Attempts),
+		Message: kube.Shorten(message(pl), 1024), Since: second(c.now), Attempts: int32(pl.worker.Attempts),
 	}
 	if was.Phase == row.Phase {
 		row.Since = was.Since
@@ -69,13 +70,4 @@ func (c *crewRound) row(i int, was v1alpha1.WorkerStatus) v1alpha1.WorkerStatus 
 		row.Message = was.Message // why the last one failed, which nobody shows any more
 	}
 	return row
-}
-
-// phases counts workers by phase.
-func (c *crewRound) phases() map[pool.Phase]int {
-	phases := map[pool.Phase]int{}
-	for _, step := range c.steps {
-		phases[pool.Phase(step.Phase)]++
-	}
-	return phases
 }

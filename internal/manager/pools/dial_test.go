@@ -13,20 +13,25 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/reach"
 	"github.com/waterline-io/waterline/internal/drain"
+	"github.com/waterline-io/waterline/internal/manager/pools/dial"
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
 // anywhere is a dialer of tests, whose servers are on this machine.
-func anywhere(t *testing.T) *dialer { return dialerOf(t, "127.0.0.0/8", "::1") }
+func anywhere(t *testing.T) *dial.Dialer { return dialerOf(t, "127.0.0.0/8", "::1") }
 
 // dialerOf returns the dialer of the namespace yarn, which may reach some addresses; without any, all but special ones.
-func dialerOf(t *testing.T, addresses ...string) *dialer {
+func dialerOf(t *testing.T, addresses ...string) *dial.Dialer {
 	t.Helper()
 	scopes, err := reach.Scopes([]string{"yarn"}, map[string]reach.Entry{"yarn": {Addresses: addresses}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &dialer{"yarn", scopes["yarn"]}
+	d, err := dial.New("yarn", scopes["yarn"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 // secretServer is a server that no pool may reach. It counts connections.
@@ -57,7 +62,7 @@ func TestForbiddenAddress(t *testing.T) {
 	d := dialerOf(t)
 	refused := func(what string, err error) {
 		t.Helper()
-		if !isNotAllowed(err) || !strings.Contains(err.Error(), "manager.pools.allow.yarn.addresses") {
+		if !dial.IsNotAllowed(err) || !strings.Contains(err.Error(), "manager.pools.allow.yarn.addresses") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -73,7 +78,7 @@ func TestForbiddenAddress(t *testing.T) {
 		}
 		_, err = e.RM.Active(t.Context())
 		refused("the ResourceManager "+host, err)
-		if reason, _ := causeOf(err); reason != notAllowed {
+		if reason, _ := causeOf(err); reason != dial.NotAllowed {
 			t.Errorf("the reason is %s", reason)
 		}
 		refused("its administration "+host, e.Admin.RefreshNodesGracefully(t.Context(), time.Second))
@@ -98,15 +103,15 @@ func TestForbiddenAddress(t *testing.T) {
 	_, err = e.RM.Active(t.Context())
 	refused("the KDC", err)
 
-	crew := &crewDialer{dialer: d}
-	crew.know(map[string]bool{address: true})
-	client, err := drain.NewClient(drain.Auth{Dial: crew.dial}, nil)
+	crew := &dial.Crew{Dialer: d}
+	crew.Know(map[string]bool{address: true})
+	client, err := drain.NewClient(drain.Auth{Dial: crew.Dial}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = client.Send(t.Context(), http.MethodGet, "http://"+address, "", nil)
 	refused("a worker of Trino", err)
-	crew.know(nil)
+	crew.Know(nil)
 	_, err = client.Send(t.Context(), http.MethodGet, "http://"+address, "", nil)
 	refused("a coordinator", err)
 	if n := connections.Load(); n != 0 {
@@ -153,7 +158,7 @@ func TestForeignAnswers(t *testing.T) {
 		_, active := e.RM.Active(t.Context())
 		_, nodes := e.RM.Nodes(t.Context())
 		_, labels := e.RM.Labels(t.Context())
-		client, err := drain.NewClient(drain.Auth{Dial: anywhere(t).dial}, nil)
+		client, err := drain.NewClient(drain.Auth{Dial: anywhere(t).Dial}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,7 +215,7 @@ func TestNotAllowed(t *testing.T) {
 		v1alpha1.ConditionRMUnreachable: "addresses", v1alpha1.ConditionExcludeFailed: "excludeFiles",
 	} {
 		p := r.t.all[condition]
-		if p.reason != notAllowed || !strings.Contains(p.message(), "manager.pools.allow.yarn."+value) {
+		if p.reason != dial.NotAllowed || !strings.Contains(p.message(), "manager.pools.allow.yarn."+value) {
 			t.Errorf("%s: %+v", condition, p)
 		}
 	}

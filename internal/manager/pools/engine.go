@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/manager/pools/dial"
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
@@ -26,9 +27,9 @@ func endpoint(spec *v1alpha1.YARNSpec, secret map[string][]byte) yarn.Endpoint {
 }
 
 // newCluster makes the clients of a cluster. reason names the cause of an error.
-func newCluster(e yarn.Endpoint, secretName string, d *dialer) (c *yarn.Cluster, reason string, err error) {
+func newCluster(e yarn.Endpoint, secretName string, d *dial.Dialer) (c *yarn.Cluster, reason string, err error) {
 	limit := flowcontrol.NewTokenBucketRateLimiter(perSecond, burst)
-	c, err = yarn.NewCluster(yarn.ClusterOptions{Endpoint: e, Dial: d.dial, DialWorker: d.dialWorker, Wait: limit.Wait})
+	c, err = yarn.NewCluster(yarn.ClusterOptions{Endpoint: e, Dial: d.Dial, DialWorker: d.DialWorker, Wait: limit.Wait})
 	var bad *yarn.SecretError
 	switch {
 	case errors.As(err, &bad):
@@ -42,9 +43,9 @@ func newCluster(e yarn.Endpoint, secretName string, d *dialer) (c *yarn.Cluster,
 // connect makes the clients of the pool's cluster, unless there are some. It returns false if there can be none.
 func (r *round) connect(ctx context.Context) bool {
 	k := r.k
-	d, err := r.dialer()
+	d, err := dial.New(k.namespace, k.c.o.Reach[k.namespace])
 	if err != nil {
-		r.t.add(v1alpha1.ConditionRMUnreachable, notAllowed, err)
+		r.t.add(v1alpha1.ConditionRMUnreachable, dial.NotAllowed, err)
 		return false
 	}
 	secret, err := r.secret(ctx)
@@ -87,8 +88,8 @@ func causeOf(err error) (reason, fix string) {
 	var status *yarn.StatusError
 	var login *yarn.KerberosError
 	switch {
-	case isNotAllowed(err):
-		return notAllowed, "the administrator of the cluster says what pools may reach"
+	case dial.IsNotAllowed(err):
+		return dial.NotAllowed, "the administrator of the cluster says what pools may reach"
 	case errors.As(err, &login):
 		return "LoginFailed", "check the Secret of spec.yarn.authSecret, and the KDC"
 	case errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden):

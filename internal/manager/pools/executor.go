@@ -3,38 +3,9 @@ package pools
 import (
 	"errors"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/yarn"
 )
-
-// executorProperty is the property of the class that starts containers.
-const executorProperty = "yarn.nodemanager.container-executor.class"
-
-// executorClass is its value; "": the pool's ConfigMap and properties say it.
-func executorClass(e v1alpha1.ContainerExecutor) string {
-	const common = "org.apache.hadoop.yarn.server.nodemanager."
-	switch e {
-	case v1alpha1.ExecutorDefault:
-		return common + "DefaultContainerExecutor"
-	case v1alpha1.ExecutorLinux:
-		return common + "LinuxContainerExecutor"
-	}
-	return ""
-}
-
-// letExecute lets a NodeManager start containers as other users: its program container-executor has the mode 6050 of
-// root. The NodeManager itself has none of these capabilities, because it is not root. They are those of the program's
-// source (container-executor.c of Hadoop 3.5): it changes to the user, gives directories to the user with their set-
-// group-ID bit, deletes them, and signals processes.
-func letExecute(w *corev1.Container) {
-	yes := true
-	w.SecurityContext.AllowPrivilegeEscalation = &yes
-	w.SecurityContext.Capabilities.Add = []corev1.Capability{
-		"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID",
-	}
-}
 
 // barred reports whether no pod may be made, because the cluster is secure, and nobody said as whom containers run.
 func (r *round) barred() bool {

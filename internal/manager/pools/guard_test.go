@@ -47,8 +47,9 @@ func TestAllowance(t *testing.T) {
 		{"it must have stopped in an hour", running, false, false, pool.Step{By: until.Add(time.Hour)},
 			`{"memoryMiB":8192,"vcores":8}`},
 	} {
-		r := &round{now: until.Add(-time.Minute), in: pool.Input{Settings: pool.Settings{Grace: time.Minute}}}
-		r.state.Known = !c.silent
+		r := &round{in: pool.Input{
+			Now: until.Add(-time.Minute), Settings: pool.Settings{Grace: time.Minute}, RM: pool.RM{Known: !c.silent},
+		}}
 		pl := &place{
 			worker: &pool.Worker{Managers: c.managers}, pod: &podRow{guarded: !c.without, allowance: before},
 			step: c.step,
@@ -57,9 +58,11 @@ func TestAllowance(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.about, got, c.want)
 		}
 	}
-	r := &round{now: until, in: pool.Input{Settings: pool.Settings{Grace: time.Minute, Graceful: true}}}
+	r := &round{in: pool.Input{
+		Now: until, Settings: pool.Settings{Grace: time.Minute, Graceful: true}, RM: pool.RM{Known: true},
+	}}
 	pl := &place{worker: &pool.Worker{Managers: running}, pod: &podRow{guarded: true}, step: pool.Step{By: until}}
-	if r.state.Known = true; r.allowance(pl) != `{"memoryMiB":8192,"vcores":8}` {
+	if r.allowance(pl) != `{"memoryMiB":8192,"vcores":8}` {
 		t.Errorf("the ResourceManager decommissions it: %s", r.allowance(pl))
 	}
 }

@@ -243,7 +243,8 @@ type place struct {
 	settled  bool          // what the ResourceManager shows of it is true
 	asks     pool.Question // to its NodeManager
 	step     pool.Step
-	err      error // of the step
+	crew     crewSeen // of a worker of one size, instead of step
+	err      error    // of the step
 }
 
 // trouble collects what goes wrong in a round, by condition.

@@ -1,6 +1,7 @@
 package pools
 
 import (
+	"cmp"
 	"maps"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,12 +43,10 @@ func (k *keeper) count(verb pool.Verb, err error) {
 func (k *keeper) show(r *round, s *v1alpha1.WorkerPoolStatus) {
 	phases := map[pool.Phase]int{}
 	for i := range r.places {
-		phases[r.places[i].step.Phase]++
+		pl := &r.places[i]
+		phases[cmp.Or(pl.step.Phase, pool.Phase(pl.crew.step.Phase))]++ // one of the two is empty
 	}
-	reachable := r.state.Known
-	if r.crew != nil {
-		phases, reachable = r.crew.phases(), r.crew.in.Known
-	}
+	reachable := r.state.Known || r.crew != nil && r.crew.in.Known
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.shown.phases, k.shown.total, k.shown.used, k.shown.containers = phases, s.Total, s.Used, s.Containers

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/manager/pools/hadoop"
 )
 
 // fieldManager owns what the controller applies.
@@ -31,8 +32,7 @@ const apiWithin = 10 * time.Second
 // prepare makes the objects that the pods need: the Service that names them, their configuration, and the
 // PodDisruptionBudget that keeps others from evicting them.
 func (r *round) prepare(ctx context.Context) {
-	site := yarnSite(r.p.Spec.YARN)
-	r.applyObjects(ctx, map[string]string{"yarn-site.xml": site}, nmPort)
+	r.applyObjects(ctx, map[string]string{"yarn-site.xml": hadoop.Site(r.p.Spec.YARN)}, hadoop.Port)
 }
 
 // applyObjects makes the objects that the pods need, with these files of their configuration, and a port of theirs.
@@ -82,6 +82,9 @@ func (r *round) applyObjects(ctx context.Context, files map[string]string, port 
 	}
 	k.applied = from
 }
+
+// objectName is the name of the ConfigMap and the PodDisruptionBudget of a pool.
+func objectName(p *v1alpha1.WorkerPool) string { return p.Name + "-workers" }
 
 // apply brings an object of a pool to a state by server-side apply. An object of that name that the pool does not
 // control belongs to somebody else: it is left alone.

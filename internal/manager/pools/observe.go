@@ -17,6 +17,8 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/decide/policy"
+	"github.com/waterline-io/waterline/internal/manager/pools/dial"
+	"github.com/waterline-io/waterline/internal/manager/pools/hadoop"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 	observeyarn "github.com/waterline-io/waterline/internal/observe/yarn"
@@ -195,8 +197,8 @@ func (r *round) excludeFile() *yarn.ExcludeFile {
 			"has no directory of exclude files, so workers are not decommissioned gracefully; set the chart's value "+
 			"manager.pools.excludeVolume, or leave excludeFile out"))
 	case !r.mayExclude():
-		r.t.add(v1alpha1.ConditionExcludeFailed, notAllowed, fmt.Errorf("pools of namespace %s may not use the exclude file "+
-			"%s, so workers are not decommissioned gracefully; add it to the chart's value "+
+		r.t.add(v1alpha1.ConditionExcludeFailed, dial.NotAllowed, fmt.Errorf("pools of namespace %s may not use the "+
+			"exclude file %s, so workers are not decommissioned gracefully; add it to the chart's value "+
 			"manager.pools.allow.%[1]s.excludeFiles, or leave excludeFile out", r.k.namespace, name))
 	default:
 		return &yarn.ExcludeFile{Dir: o.ExcludeDir, Name: name}
@@ -298,7 +300,7 @@ func (r *round) fill(pl *place, on map[string]int) {
 	pl.host = r.host(w.Name, pl.node)
 	pl.labelled = net.JoinHostPort(pl.host, "0")
 	if r.hostNetwork() {
-		pl.labelled = net.JoinHostPort(pl.host, strconv.Itoa(nmPort))
+		pl.labelled = net.JoinHostPort(pl.host, strconv.Itoa(hadoop.Port))
 	}
 	if pl.index >= 0 {
 		w.Wanted, w.End = pool.Schedule(r.now, r.opening, pool.Ramp{Waves: r.read.Waves, Interval: r.read.WaveInterval},
@@ -325,8 +327,8 @@ func (r *round) fill(pl *place, on map[string]int) {
 	if r.p.Generation == r.k.status.ObservedGeneration {
 		w.Attempts = pool.Failures(int(pl.row.Attempts), w.Ended, r.opening)
 	}
-	w.Label = r.state.LabelOf(pl.labelled, net.JoinHostPort(pl.host, strconv.Itoa(nmPort)), net.JoinHostPort(pl.host, "0"))
-	w.Managers, pl.settled = r.state.Managers(pl.host, strconv.Itoa(nmPort))
+	w.Label = r.state.LabelOf(pl.labelled, net.JoinHostPort(pl.host, strconv.Itoa(hadoop.Port)), net.JoinHostPort(pl.host, "0"))
+	w.Managers, pl.settled = r.state.Managers(pl.host, strconv.Itoa(hadoop.Port))
 	switch p := pl.pod; {
 	case p != nil && !p.over:
 		w.Pod = &pool.Pod{

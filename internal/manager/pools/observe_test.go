@@ -11,6 +11,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
+	"github.com/waterline-io/waterline/internal/yarn"
 )
 
 // TestAsked asks a NodeManager what a decision needs, while the ResourceManager answers and while it is silent. Others
@@ -46,7 +47,7 @@ func TestAsked(t *testing.T) {
 		{about: "it has another name", answer: `{"nodeInfo": {"id": "other:45454"}}`, known: true, stray: "other"},
 		{about: "it has its name", answer: `{"nodeInfo": {"id": "W-0:45454"}}`, known: true},
 	} {
-		l, err := net.Listen("tcp", net.JoinHostPort(ip, fmt.Sprint(webPort)))
+		l, err := net.Listen("tcp", net.JoinHostPort(ip, fmt.Sprint(yarn.WebPort)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,12 +10,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
+	"github.com/waterline-io/waterline/internal/manager/pools/hadoop"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 	"github.com/waterline-io/waterline/internal/yarn"
@@ -26,9 +26,6 @@ const stopWithin = 30 * time.Second
 
 // defaultUser is the user of Hadoop in the images of its project.
 const defaultUser = 1000
-
-// heapVariable is the environment variable with the largest heap of Hadoop's daemons.
-const heapVariable = "HADOOP_HEAPSIZE_MAX"
 
 // podRow is the known part of a worker's pod.
 type podRow struct {
@@ -69,7 +66,7 @@ func rowOf(p *corev1.Pod) podRow {
 	if r.crew = r.start == (pool.Size{}) && kube.Worker(&p.Spec) != nil; r.crew {
 		r.raw, r.request = p.Annotations[v1alpha1.AnnotationPoolMarks], model.Amount{}
 		for i := range p.Spec.Containers {
-			r.request = r.request.Plus(batchRequest(&p.Spec.Containers[i]))
+			r.request = r.request.Plus(kube.BatchRequest(&p.Spec.Containers[i]))
 		}
 	}
 	r.template = p.Annotations[v1alpha1.AnnotationPoolTemplate]
@@ -78,7 +75,7 @@ func rowOf(p *corev1.Pod) podRow {
 	r.held, _ = strconv.ParseInt(p.Annotations[v1alpha1.AnnotationPoolHeld], 10, 64) // else 0, and it is written anew
 	r.allowance = p.Annotations[v1alpha1.AnnotationPoolAllowance]
 	for i := range p.Spec.InitContainers {
-		r.guarded = r.guarded || p.Spec.InitContainers[i].Name == guardContainer
+		r.guarded = r.guarded || p.Spec.InitContainers[i].Name == hadoop.GuardContainer
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
@@ -126,28 +123,29 @@ func encode(m pool.Marks) string {
 
 // newPod returns the pod of a NodeManager, and whether a policy sells resources that it can request.
 func (r *round) newPod(pl *place, marks pool.Marks) (batch *corev1.Pod, sold bool) {
-	p, w := r.fromTemplate(pl, encode(marks), workDir)
+	p, w := r.fromTemplate(pl, encode(marks), hadoop.WorkDir)
 	if len(w.Command)+len(w.Args) == 0 {
 		w.Command = []string{"yarn", "nodemanager"}
 	}
-	w.Env = r.environment(w.Env, pl.host)
+	w.Env = hadoop.Environment(w.Env, pl.host, r.settings().Floor, yarn.MiB(r.read.Overhead.Memory))
 	w.Ports = append([]corev1.ContainerPort{
-		{Name: "nm", ContainerPort: nmPort}, {Name: "web", ContainerPort: webPort},
+		{Name: "nm", ContainerPort: hadoop.Port}, {Name: "web", ContainerPort: yarn.WebPort},
 	}, w.Ports...)
 	w.Resources = corev1.ResourceRequirements{
-		Requests: amountList(r.read.Floor.Plus(r.read.Overhead)), Limits: amountList(r.read.Ceiling.Plus(r.read.Overhead)),
+		Requests: kube.ResourceList(r.read.Floor.Plus(r.read.Overhead)), Limits: kube.ResourceList(r.read.Ceiling.Plus(r.read.Overhead)),
 	}
-	mount(p, "conf", confDir, r.configuration())
-	setHook(w, linger(r.read.Drain, marks.End, r.graceful()))
+	mount(p, "conf", hadoop.ConfDir, hadoop.Configuration(v1alpha1.NameOf(r.p.Spec.YARN.ConfigMap), objectName(r.p)))
+	setHook(w, hadoop.Linger(r.read.Drain, marks.End, r.graceful()))
 	// The pod's pause process reaps what containers leave behind. Java does not: as process 1, it collected a zombie for
 	// every container that YARN killed.
 	yes := true
 	p.Spec.ShareProcessNamespace = &yes
 	p.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	p.Annotations[v1alpha1.AnnotationPoolTemplate] = r.template()
-	r.addGuard(p)
+	hadoop.AddGuard(p, r.p.Spec.YARN, r.k.c.o.GuardImage, r.read.Floor.Plus(r.read.Overhead),
+		allowanceText(r.settings().Floor, time.Time{}))
 	if r.p.Spec.YARN.ContainerExecutor == v1alpha1.ExecutorLinux {
-		letExecute(kube.Worker(&p.Spec))
+		hadoop.LetExecute(kube.Worker(&p.Spec))
 	}
 	return r.k.c.o.Batch(p)
 }
@@ -229,52 +227,6 @@ func setHook(w *corev1.Container, script string) {
 	w.Lifecycle.PreStop = &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"bash", "-c", script}}}
 }
 
-// linger returns the shell script of the preStop hook. Somebody who deletes the pod waits there while the manager
-// drains the worker, as long as the worker has to drain. A NodeManager that is decommissioned ends by itself, and the
-// hook ends with it: until then it keeps the output of maps. Any other has drained when no container ran for some
-// seconds; each of their processes has CONTAINER_ID in its environment.
-//
-// A hook of the kind sleep would not do: it ends neither with the container nor when the pod is deleted once more with
-// a shorter time (Kubernetes 1.36). Every image of a NodeManager has bash, with which YARN starts containers.
-func linger(drain time.Duration, end time.Time, decommissioned bool) string {
-	script := fmt.Sprintf("until=$(($(date +%%s) + %d))\n", int64(drain/time.Second))
-	if !end.IsZero() {
-		script += fmt.Sprintf("[ $until -lt %[1]d ] || until=%[1]d\n", end.Unix())
-	}
-	if decommissioned {
-		return script + "left=$((until - $(date +%s)))\nexec sleep $((left > 0 ? left : 0))\n"
-	}
-	return script + `quiet=0
-while [ $quiet -lt 4 ] && [ $(date +%s) -lt $until ]; do
-  sleep 1
-  if grep -qs CONTAINER_ID=container_ /proc/[0-9]*/environ; then quiet=0; else quiet=$((quiet + 1)); fi
-done
-`
-}
-
-// environment returns the variables of the NodeManager: the template's, and those of the pool, which go before. Only
-// the size of the heap is the template's to choose.
-func (r *round) environment(given []corev1.EnvVar, host string) []corev1.EnvVar {
-	floor := r.settings().Floor
-	all := map[string]string{
-		"HADOOP_CONF_DIR": confDir, hostVariable: host,
-		memoryVariable: strconv.FormatInt(floor.MemoryMiB, 10), vcoresVariable: strconv.FormatInt(floor.VCores, 10),
-	}
-	if !slices.ContainsFunc(given, func(e corev1.EnvVar) bool { return e.Name == heapVariable }) {
-		all[heapVariable] = fmt.Sprintf("%dm", heap(yarn.MiB(r.read.Overhead.Memory)))
-	}
-	var list []corev1.EnvVar
-	for _, name := range sortedKeys(all) {
-		list = append(list, corev1.EnvVar{Name: name, Value: all[name]})
-	}
-	for _, e := range given {
-		if _, ours := all[e.Name]; !ours {
-			list = append(list, e)
-		}
-	}
-	return list
-}
-
 // identify gives the pod its host name and its address.
 func (r *round) identify(p *corev1.Pod, pl *place) {
 	id := &r.p.Spec.Identity
@@ -340,12 +292,5 @@ func owner(p *v1alpha1.WorkerPool) metav1.OwnerReference {
 	yes := true
 	return metav1.OwnerReference{
 		APIVersion: v1alpha1.GroupVersion, Kind: "WorkerPool", Name: p.Name, UID: p.UID, Controller: &yes,
-	}
-}
-
-func amountList(a model.Amount) corev1.ResourceList {
-	return corev1.ResourceList{
-		corev1.ResourceCPU:    *resource.NewMilliQuantity(a.CPU, resource.DecimalSI),
-		corev1.ResourceMemory: *resource.NewQuantity(a.Memory, resource.BinarySI),
 	}
 }

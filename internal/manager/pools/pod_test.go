@@ -22,6 +22,7 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/cluster/reach"
 	"github.com/waterline-io/waterline/internal/golden"
 	"github.com/waterline-io/waterline/internal/manager/admit"
+	"github.com/waterline-io/waterline/internal/manager/pools/hadoop"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
@@ -36,7 +37,7 @@ func podCase(t *testing.T, content string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	site := yarnSite(p.Spec.YARN)
+	site := hadoop.Site(p.Spec.YARN)
 	for d := xml.NewDecoder(strings.NewReader(site)); ; {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			break
@@ -96,7 +97,7 @@ func TestDocumentedPods(t *testing.T) {
 			p, pod := podOf(t, m[1])
 			w := kube.Worker(&pod.Spec)
 			for _, property := range []string{"yarn.nodemanager.local-dirs", "yarn.nodemanager.log-dirs"} {
-				for dir := range strings.SplitSeq(cmp.Or(p.Spec.YARN.Properties[property], workDir), ",") {
+				for dir := range strings.SplitSeq(cmp.Or(p.Spec.YARN.Properties[property], hadoop.WorkDir), ",") {
 					mounted := slices.ContainsFunc(w.VolumeMounts, func(m corev1.VolumeMount) bool {
 						return strings.HasPrefix(dir+"/", m.MountPath+"/")
 					})

@@ -10,7 +10,9 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
+	"github.com/waterline-io/waterline/internal/manager/pools/hadoop"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/kube"
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
@@ -19,12 +21,12 @@ func (r *podRow) readSize(p *corev1.Pod) {
 	var batch v1alpha1.BatchResources
 	_ = json.Unmarshal([]byte(p.Annotations[v1alpha1.AnnotationBatchResources]), &batch) // else there are no limits
 	add := func(c *corev1.Container) {
-		r.request = r.request.Plus(batchRequest(c))
+		r.request = r.request.Plus(kube.BatchRequest(c))
 		limit := batch.Containers[c.Name].Limit
 		r.limit = r.limit.Plus(model.Amount{CPU: limit.CPU, Memory: limit.Memory})
 	}
 	for i := range p.Spec.InitContainers {
-		if c := &p.Spec.InitContainers[i]; c.Name == guardContainer {
+		if c := &p.Spec.InitContainers[i]; c.Name == hadoop.GuardContainer {
 			add(c)
 		}
 	}
@@ -37,9 +39,9 @@ func (r *podRow) readSize(p *corev1.Pod) {
 		for _, e := range c.Env {
 			n, _ := strconv.ParseInt(e.Value, 10, 64)
 			switch e.Name {
-			case memoryVariable:
+			case hadoop.MemoryVariable:
 				r.start.MemoryMiB = n
-			case vcoresVariable:
+			case hadoop.VCoresVariable:
 				r.start.VCores = n
 			}
 		}

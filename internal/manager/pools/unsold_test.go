@@ -55,7 +55,7 @@ func TestUnsold(t *testing.T) {
 			Name: r.places[0].worker.Name, Wanted: true, Room: true, Unsold: r.places[0].worker.Unsold,
 		}}, Settings: crew.Settings{Attempts: 1}, Known: true}
 		c.act(t.Context(), nil)
-		if s := c.steps[0]; s.Why != crew.NothingSold || s.Verb != crew.Wait || s.Phase != crew.Stopped {
+		if s := r.places[0].crew.step; s.Why != crew.NothingSold || s.Verb != crew.Wait || s.Phase != crew.Stopped {
 			t.Errorf("%s: a worker of one size: %+v", name, s)
 		}
 		readyIsFalse(t, r)

@@ -14,6 +14,17 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
+// BatchRequest returns what a container requests of the tier batch, by whichever names.
+func BatchRequest(c *corev1.Container) (request model.Amount) {
+	for _, name := range []corev1.ResourceName{v1alpha1.ResourceBatchCPU, v1alpha1.ResourceKoordinatorBatchCPU} {
+		request.CPU += whole(c.Resources.Requests, name) // batch CPU counts in thousandths
+	}
+	for _, name := range []corev1.ResourceName{v1alpha1.ResourceBatchMemory, v1alpha1.ResourceKoordinatorBatchMemory} {
+		request.Memory += whole(c.Resources.Requests, name)
+	}
+	return request
+}
+
 // slackName returns the name of a resource that is sold.
 func slackName(r model.NodeResource) corev1.ResourceName {
 	return corev1.ResourceName(v1alpha1.SlackResource(string(r.Tier), r.Memory, r.Koordinator))

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-helpers/resource"
 
@@ -102,6 +103,14 @@ func (c *checker) refuse(node any, at string, path []string, rule *v1alpha1.Temp
 		c.bad(at, compact(value), "leave it out: pods of workers do not have it")
 	case rule.Values == nil || slices.Contains(rule.Values, compact(value)):
 		c.bad(at, compact(value), rule.Fix)
+	}
+}
+
+// ResourceList returns an amount as Kubernetes has it.
+func ResourceList(a model.Amount) corev1.ResourceList {
+	return corev1.ResourceList{
+		corev1.ResourceCPU:    *apiresource.NewMilliQuantity(a.CPU, apiresource.DecimalSI),
+		corev1.ResourceMemory: *apiresource.NewQuantity(a.Memory, apiresource.BinarySI),
 	}
 }
 

@@ -4,7 +4,11 @@ package olap
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/waterline-io/waterline/internal/drain"
 )
@@ -45,6 +49,46 @@ func (k *Kind) Linger(within time.Duration, end time.Time) string {
 		script += fmt.Sprintf("[ $until -lt %[1]d ] || until=%[1]d\n", end.Unix())
 	}
 	return script + k.Hook + "left=$((until - $(date +%s)))\nexec sleep $((left > 0 ? left : 0))\n"
+}
+
+// OwnFiles returns the files of the pool's own ConfigMap.
+func (k *Kind) OwnFiles() map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, k.Defaults)
+	maps.Copy(all, k.Files)
+	return all
+}
+
+// Volumes returns the volumes of Dir and of CatalogsDir; nil: there is nothing to mount. own is the name of the pool's
+// own ConfigMap.
+func (k *Kind) Volumes(own string) (conf, catalogs *corev1.ProjectedVolumeSource) {
+	from := func(name string, files map[string]string) corev1.VolumeProjection {
+		s := corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{
+			LocalObjectReference: corev1.LocalObjectReference{Name: name},
+		}}
+		for _, file := range slices.Sorted(maps.Keys(files)) {
+			s.ConfigMap.Items = append(s.ConfigMap.Items, corev1.KeyToPath{Key: file, Path: file})
+		}
+		return s
+	}
+	// Of two sources with the same path, the later one counts.
+	var all []corev1.VolumeProjection
+	if len(k.Defaults) > 0 {
+		all = append(all, from(own, k.Defaults))
+	}
+	if k.Given != "" {
+		all = append(all, from(k.Given, nil))
+	}
+	if len(k.Files) > 0 {
+		all = append(all, from(own, k.Files))
+	}
+	if len(all) > 0 {
+		conf = &corev1.ProjectedVolumeSource{Sources: all}
+	}
+	if k.Catalogs != "" {
+		catalogs = &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{from(k.Catalogs, nil)}}
+	}
+	return conf, catalogs
 }
 
 // The keys of the Secret of a pool.

@@ -1,4 +1,5 @@
-package pools
+// Package hadoop says what the pods of NodeManagers are made of, for the controller of worker pools.
+package hadoop
 
 import (
 	"encoding/xml"
@@ -17,47 +18,44 @@ import (
 
 // Paths and ports in a worker's pod.
 const (
-	confDir = "/etc/hadoop/waterline"
+	ConfDir = "/etc/hadoop/waterline"
 	// baseDir holds the configuration of the pool's ConfigMap. Our yarn-site.xml includes that one.
 	baseDir = "base"
-	workDir = "/waterline"
-	nmPort  = 45454 // of the NodeManager's id: the same for all pods of a worker, so that its id is too
-	webPort = yarn.WebPort
+	WorkDir = "/waterline"
+	Port    = 45454 // of the NodeManager's id: the same for all pods of a worker, so that its id is too
 	// hostVariable is the environment variable with the worker's host name, to which yarn-site.xml refers.
 	hostVariable = "WATERLINE_HOST"
-	// memoryVariable and vcoresVariable are those with the size with which the NodeManager of a pod starts. The file is
+	// MemoryVariable and VCoresVariable are those with the size with which the NodeManager of a pod starts. The file is
 	// the same for all pods of a pool, and its size may change while they run; what a pod requests does not.
-	memoryVariable = "WATERLINE_MEMORY_MIB"
-	vcoresVariable = "WATERLINE_VCORES"
+	MemoryVariable = "WATERLINE_MEMORY_MIB"
+	VCoresVariable = "WATERLINE_VCORES"
 )
 
-// configuration returns the volume with the worker's Hadoop configuration: the pool's own files, and those of its
-// ConfigMap beside them, except yarn-site.xml, which ours includes.
-func (r *round) configuration() *corev1.ProjectedVolumeSource {
+// Configuration returns the volume with the worker's Hadoop configuration: the pool's own files, and those of the user's
+// ConfigMap beside them, except yarn-site.xml, which ours includes. given and own are names of ConfigMaps; given may be
+// "".
+func Configuration(given, own string) *corev1.ProjectedVolumeSource {
 	from := func(name string, items ...corev1.KeyToPath) corev1.VolumeProjection {
 		return corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{
 			LocalObjectReference: corev1.LocalObjectReference{Name: name}, Items: items,
 		}}
 	}
 	volume := &corev1.ProjectedVolumeSource{}
-	if given := v1alpha1.NameOf(r.p.Spec.YARN.ConfigMap); given != "" {
+	if given != "" {
 		// Of two sources with the same path, the later one counts.
 		volume.Sources = append(volume.Sources, from(given),
 			from(given, corev1.KeyToPath{Key: "yarn-site.xml", Path: baseDir + "/yarn-site.xml"}))
 		yes := true
 		volume.Sources[1].ConfigMap.Optional = &yes
 	}
-	volume.Sources = append(volume.Sources, from(objectName(r.p)))
+	volume.Sources = append(volume.Sources, from(own))
 	return volume
 }
 
-// objectName is the name of the ConfigMap and the PodDisruptionBudget of a pool.
-func objectName(p *v1alpha1.WorkerPool) string { return p.Name + "-workers" }
-
-// yarnSite returns the yarn-site.xml of workers. A later property goes before an earlier one: first what follows from
+// Site returns the yarn-site.xml of workers. A later property goes before an earlier one: first what follows from
 // the pool if nobody says otherwise, then the pool's ConfigMap, then the pool's properties, and at last what the
 // controller relies on.
-func yarnSite(spec *v1alpha1.YARNSpec) string {
+func Site(spec *v1alpha1.YARNSpec) string {
 	var b strings.Builder
 	b.WriteString("<?xml version=\"1.0\"?>\n<configuration xmlns:xi=\"http://www.w3.org/2001/XInclude\">\n")
 	properties := func(all map[string]string) {
@@ -76,11 +74,11 @@ func yarnSite(spec *v1alpha1.YARNSpec) string {
 		"yarn.nodemanager.env-whitelist":      "JAVA_HOME,HADOOP_COMMON_HOME,HADOOP_HDFS_HOME,HADOOP_CONF_DIR,PATH,LANG,TZ",
 	})
 	if spec.ConfigMap != nil {
-		fmt.Fprintf(&b, "  <xi:include href=\"%s/%s/yarn-site.xml\"><xi:fallback/></xi:include>\n", confDir, baseDir)
+		fmt.Fprintf(&b, "  <xi:include href=\"%s/%s/yarn-site.xml\"><xi:fallback/></xi:include>\n", ConfDir, baseDir)
 	}
 	properties(map[string]string{
-		"yarn.nodemanager.local-dirs": workDir + "/local",
-		"yarn.nodemanager.log-dirs":   workDir + "/logs",
+		"yarn.nodemanager.local-dirs": WorkDir + "/local",
+		"yarn.nodemanager.log-dirs":   WorkDir + "/logs",
 	})
 	properties(spec.Properties)
 	if class := executorClass(spec.ContainerExecutor); class != "" {
@@ -90,12 +88,12 @@ func yarnSite(spec *v1alpha1.YARNSpec) string {
 	properties(map[string]string{
 		"yarn.nodemanager.hostname":                              host,
 		"yarn.nodemanager.bind-host":                             "0.0.0.0",
-		"yarn.nodemanager.address":                               host + ":" + strconv.Itoa(nmPort),
+		"yarn.nodemanager.address":                               host + ":" + strconv.Itoa(Port),
 		"yarn.nodemanager.localizer.address":                     host + ":8040",
-		"yarn.nodemanager.webapp.address":                        host + ":" + strconv.Itoa(webPort),
+		"yarn.nodemanager.webapp.address":                        host + ":" + strconv.Itoa(yarn.WebPort),
 		"yarn.nodemanager.webapp.https.address":                  host + ":" + strconv.Itoa(yarn.SecureWebPort),
-		"yarn.nodemanager.resource.memory-mb":                    "${env." + memoryVariable + "}",
-		"yarn.nodemanager.resource.cpu-vcores":                   "${env." + vcoresVariable + "}",
+		"yarn.nodemanager.resource.memory-mb":                    "${env." + MemoryVariable + "}",
+		"yarn.nodemanager.resource.cpu-vcores":                   "${env." + VCoresVariable + "}",
 		"yarn.nodemanager.recovery.enabled":                      "false", // containers end with the NodeManager's container
 		"yarn.nodemanager.resource.detect-hardware-capabilities": "false",
 	})

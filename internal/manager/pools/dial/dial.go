@@ -1,4 +1,5 @@
-package pools
+// Package dial connects to what the pools of a namespace may reach, and to nothing else.
+package dial
 
 import (
 	"context"
@@ -12,8 +13,8 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/cluster/reach"
 )
 
-// notAllowed is the reason of conditions if the administrator has not allowed an address or a file.
-const notAllowed = "NotAllowed"
+// NotAllowed is the reason of conditions if the administrator has not allowed an address or a file.
+const NotAllowed = "NotAllowed"
 
 // notAllowedError says that the pools of a namespace may not reach a host.
 type notAllowedError struct {
@@ -31,23 +32,22 @@ func (e *notAllowedError) Error() string {
 	return fmt.Sprintf("pools of namespace %s may not reach %s there; %s", e.namespace, e.host, fix)
 }
 
-// dialer makes all connections of the pools of a namespace: to ResourceManagers, coordinators, KDCs and workers.
-type dialer struct {
+// Dialer makes all connections of the pools of a namespace: to ResourceManagers, coordinators, KDCs and workers.
+type Dialer struct {
 	namespace string
 	scope     reach.Scope
 }
 
-// dialer returns the dialer of the pool's namespace; an error if it may reach nothing.
-func (r *round) dialer() (*dialer, error) {
-	d := &dialer{r.k.namespace, r.k.c.o.Reach[r.k.namespace]}
-	if d.scope.Closed() {
-		return nil, &notAllowedError{namespace: d.namespace}
+// New returns the dialer of a namespace; an error if its pools may reach nothing.
+func New(namespace string, scope reach.Scope) (*Dialer, error) {
+	if scope.Closed() {
+		return nil, &notAllowedError{namespace: namespace}
 	}
-	return d, nil
+	return &Dialer{namespace, scope}, nil
 }
 
-// dial connects to an address that a pool names.
-func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
+// Dial connects to an address that a pool names.
+func (d *Dialer) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", address, err)
@@ -55,38 +55,39 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 	return d.connect(ctx, network, address, host, func(to netip.AddrPort) bool { return d.scope.Allows(host, to) })
 }
 
-// dialWorker connects to the address of a worker's pod.
-func (d *dialer) dialWorker(ctx context.Context, network, address string) (net.Conn, error) {
+// DialWorker connects to the address of a worker's pod.
+func (d *Dialer) DialWorker(ctx context.Context, network, address string) (net.Conn, error) {
 	return d.connect(ctx, network, address, "its worker", d.scope.AllowsWorker)
 }
 
-// crewDialer is the dialer of a pool whose client asks coordinator and workers alike.
-type crewDialer struct {
-	*dialer
+// Crew is the dialer of a pool whose client asks coordinator and workers alike.
+type Crew struct {
+	*Dialer
 	mu      sync.Mutex
 	workers map[string]bool // addresses with ports
 }
 
-// know sets the addresses of the pool's workers.
-func (d *crewDialer) know(workers map[string]bool) {
+// Know sets the addresses of the pool's workers.
+func (d *Crew) Know(workers map[string]bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.workers = workers
 }
 
-func (d *crewDialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
+// Dial connects to a worker, or to an address that the pool names.
+func (d *Crew) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	d.mu.Lock()
 	worker := d.workers[address]
 	d.mu.Unlock()
 	if worker {
-		return d.dialWorker(ctx, network, address)
+		return d.DialWorker(ctx, network, address)
 	}
-	return d.dialer.dial(ctx, network, address)
+	return d.Dialer.Dial(ctx, network, address)
 }
 
 // connect connects if the address to which a name was resolved is allowed. It looks at the address of the socket just
 // before that connects: a name may resolve to something else a moment later.
-func (d *dialer) connect(
+func (d *Dialer) connect(
 	ctx context.Context, network, address, host string, allows func(to netip.AddrPort) bool,
 ) (net.Conn, error) {
 	control := func(_ context.Context, _, resolved string, _ syscall.RawConn) error {
@@ -99,8 +100,8 @@ func (d *dialer) connect(
 	return (&net.Dialer{ControlContext: control}).DialContext(ctx, network, address)
 }
 
-// isNotAllowed reports whether an error is that an address is not allowed.
-func isNotAllowed(err error) bool {
+// IsNotAllowed reports whether an error is that an address is not allowed.
+func IsNotAllowed(err error) bool {
 	var e *notAllowedError
 	return errors.As(err, &e)
 }
