@@ -254,6 +254,7 @@ test-yarn: yarn-bed $(if $(SHORT),,spark) ## level 6: real YARN, with jobs (root
 	$(YARN_TEST) $(call form,$(call any,$(SHORT_YARN)))
 	$(if $(SHORT),,$(YARN_TEST) $(V) -pair -test.run=TestPair)
 	$(if $(SHORT),,$(YARN_TEST) $(V) -kerberos -test.run=TestKerberos)
+	$(if $(SHORT),,$(YARN_TEST) $(V) -fair -test.run=TestFair)
 
 test-yarn-pools: e2e-test bed yarn-bed ## level 6c: worker pools of real NodeManagers, without a node (root, Java 17, Maven, krb5-kdc)
 	$(E2E) $(V) -test.timeout=$(if $(WATERLINE_SOAK),8h,30m) -test.run=TestPool -on=yarn

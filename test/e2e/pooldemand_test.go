@@ -11,9 +11,9 @@ import (
 	"github.com/waterline-io/waterline/test/bed/fakerm"
 )
 
-// testDemand follows a pool without workers while nothing waits. Containers wait: as many workers come as they need. One
-// runs on for long: its worker stays, and the others leave. The ResourceManager stops saying what waits: the worker
-// stays, and after a minute workers come as if something waited.
+// testDemand follows a pool without workers while nothing waits. Containers wait: as many workers come as they need.
+// One container runs on for long: its worker stays, and the other leaves. The ResourceManager stops saying what waits:
+// the worker stays, and after a minute workers come as if something waited.
 func (y *yard) testDemand(t *testing.T) {
 	o := quick
 	o.Expiry = time.Minute

@@ -36,7 +36,7 @@ func TestAPIPoolSpecs(t *testing.T) {
 		"numbers":      yarn + `, size: {floor: {cpu: 2, memory: 2147483648}, ceiling: {cpu: 4, memory: 4Gi}}`,
 		"all of size": `yarn: {` + rm + `, ` + label + `, vcoresPerCPU: "2"}, size: {floor: {cpu: 500m, memory: 1Gi}, ` +
 			`step: {cpu: 1, memory: 1Gi}, pause: 1m30s, demand: Follow}`,
-		"an executor": `yarn: {` + rm + `, ` + label + `, containerExecutor: Linux}`,
+		"an executor":       `yarn: {` + rm + `, ` + label + `, containerExecutor: Linux}`,
 		"a window":          window(`, drainBefore: 30m`),
 		"a window for ever": yarn + `, windows: [{name: a, start: "00:00", end: "00:00", timeZone: UTC}]`,
 		"a pair":            `yarn: {resourceManagers: ["https://a:8090", "https://b"], admins: ["a:8033", "b:8033"], ` + label + `}`,

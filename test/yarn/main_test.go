@@ -25,6 +25,8 @@ var pair = flag.Bool("pair", false, "two ResourceManagers and ZooKeeper, for the
 
 var secure = flag.Bool("kerberos", false, "Kerberos, and TLS for the web, for the tests TestKerberos…")
 
+var fair = flag.Bool("fair", false, "the FairScheduler, for the tests TestFair…")
+
 // What each NodeManager's own configuration offers.
 var offered = yarn.Resource{MemoryMiB: 2048, VCores: 4}
 
@@ -59,6 +61,11 @@ func run(m *testing.M) (int, error) {
 		HA: *pair, Kerberos: *secure,
 		// A ResourceManager must not take a NodeManager for dead that a busy machine only slows.
 		Site: map[string]string{"yarn.nm.liveness-monitor.expiry-interval-ms": "60000"},
+	}
+	if *fair {
+		o.Site["yarn.resourcemanager.scheduler.class"] =
+			"org.apache.hadoop.yarn.server.resourcemanager.scheduler.fair.FairScheduler"
+		o.Site["yarn.scheduler.fair.user-as-default-queue"] = "false" // a user root would have the queue above all
 	}
 	if testing.Short() { // nor must a master; in full form, tests end nodes of which masters must not wait for minutes
 		o.Site["yarn.client.nodemanager-connect.max-wait-ms"] = "60000"

@@ -80,8 +80,8 @@ func podOf(t *testing.T, given string) (*v1alpha1.WorkerPool, *corev1.Pod) {
 	return p, made
 }
 
-// TestDocumentedPods renders the pods of the pools in the documents. Each directory of a NodeManager is on a volume, and
-// only a worker with the Linux container executor can become root.
+// TestDocumentedPods renders the pods of the pools in the documents. Each directory of a NodeManager is on a volume,
+// and only a worker with the Linux container executor can become root.
 func TestDocumentedPods(t *testing.T) {
 	block := regexp.MustCompile("(?s)```yaml\n(apiVersion: .*?kind: WorkerPool.*?)```")
 	for _, file := range []string{"yarn.md", "yarn-nodes.md", "yarn-path.md"} {

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Copies Hadoop's jars into out/yarn/lib, and with "spark" Spark into out/yarn/spark. What is there in the same version
-# stays.
+# stays. HADOOP names another version of Hadoop than that of pom.xml, to try it by hand; jobs of MapReduce's examples
+# stay those of pom.xml.
 #
-#   test/bed/yarn/build.sh [spark]
+#   [HADOOP=3.4.2] test/bed/yarn/build.sh [spark]
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 spark=4.3.0
@@ -17,14 +18,14 @@ once() { # STAMP DIRECTORY COMMAND...
 	local stamp=$to/.$1 directory=$2
 	shift 2
 	[ -e "$stamp" ] && return
-	rm -rf "$directory"
+	rm -rf "$directory" "$to/.$1"-* # also the stamps of other versions
 	"$@"
 	touch "$stamp"
 }
 
 hadoop() {
 	echo "getting Hadoop: half a minute on a new machine, 103 MB"
-	mvn -q -B -Dstyle.color=never -f $pom dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$to/lib"
+	mvn -q -B -Dstyle.color=never -f $pom ${HADOOP:+-Dhadoop=$HADOOP} dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$to/lib"
 }
 spark() {
 	echo "getting Spark $spark: half a minute on a new machine, 520 MB"
@@ -32,7 +33,7 @@ spark() {
 		--target "$to/spark" "pyspark==$spark"
 }
 
-once "hadoop-$(sha256sum <$pom | cut -c1-12)" "$to/lib" hadoop
+once "hadoop-$(sha256sum <$pom | cut -c1-12)${HADOOP:-}" "$to/lib" hadoop
 if [ "${1:-}" = spark ]; then
 	once "spark-$spark" "$to/spark" spark
 fi
