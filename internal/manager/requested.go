@@ -14,6 +14,9 @@ import (
 // mostOwners is the number of owners with metrics of their own: Jobs have new names each day, and may be thousands.
 const mostOwners = 50
 
+// longestOwner is the length of an owner's kind and name in metrics.
+const longestOwner = 128
+
 // requester is an owner of batch pods.
 type requester struct {
 	namespace string
@@ -31,8 +34,10 @@ func (r requests) add(pod *corev1.Pod) {
 	}
 	kind, rest, _ := strings.Cut(kube.Owner(pod), "/")
 	_, name, _ := strings.Cut(rest, "/")
-	r.count(requester{pod.Namespace, kind + "/" + name}, p.Batch)
-	r.count(requester{pod.Namespace, kind + "/" + name}, p.Mid)
+	// A tenant writes owner references, of any length.
+	of := requester{pod.Namespace, kube.Shorten(strings.ToValidUTF8(kind+"/"+name, "?"), longestOwner)}
+	r.count(of, p.Batch)
+	r.count(of, p.Mid)
 }
 
 func (r requests) count(of requester, a model.Amount) {

@@ -2,7 +2,9 @@ package manager
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -65,6 +67,13 @@ func TestRequests(t *testing.T) {
 	}
 	if got := (requests{}).largest(mostOwners); len(got) != 0 {
 		t.Errorf("of none: %v", got)
+	}
+	long := requests{}
+	long.add(pod("lab", "Job", strings.Repeat("a", 1<<20)+"\xff", "100", nil))
+	for of := range long {
+		if len(of.owner) > longestOwner || !utf8.ValidString(of.owner) {
+			t.Errorf("the owner has %d bytes", len(of.owner))
+		}
 	}
 	if (r[requester{"lab", "Job/b"}] != model.Amount{CPU: 200, Memory: gib}) {
 		t.Error("the sums changed")

@@ -127,7 +127,7 @@ spec:
 	m.manager()
 	m.answering()
 	apply(t, canary)
-	if got := convertedPolicies(t, "crane"); got != "" {
+	if got := convertedPolicies(t, "crane"); got != "crane=70%,true;crane-web=70%,true;" {
 		t.Errorf("the canary's policies are %q", got)
 	}
 	m.namespace("jobs", "", "")
@@ -141,7 +141,7 @@ spec:
 
 	// All nodes: the policies replace those of the canary, and their rules count in labelled namespaces.
 	apply(t, strings.ReplaceAll(everywhere, "mode: Observe", "mode: Enforce"))
-	if got := convertedPolicies(t, "crane"); got != "" {
+	if got := convertedPolicies(t, "crane"); got != "crane=70%,;crane-web=70%,;" {
 		t.Errorf("the policies are %q", got)
 	}
 	if got := m.requests("jobs", theirs); got != "c(cpu=1)" {
