@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"path"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,6 +47,11 @@ func (r *round) addGuard(p *corev1.Pod) {
 	take(kube.Worker(&p.Spec), amount)
 	args := []string{"--allowance=" + allowancePath, "--nodemanager=http://127.0.0.1:" + strconv.Itoa(webPort),
 		"--user=" + y.User}
+	if y.AuthSecret == nil && !slices.ContainsFunc(y.ResourceManagers, encrypted) { // the guard has no keys of the pool
+		for _, address := range y.ResourceManagers {
+			args = append(args, "--resourcemanager="+address)
+		}
+	}
 	if n := spec.KillsPerMinute; n != nil {
 		args = append(args, "--kills-per-minute="+strconv.Itoa(int(*n)))
 	}
@@ -86,6 +93,9 @@ func (r *round) addGuard(p *corev1.Pod) {
 	})
 	p.Annotations[v1alpha1.AnnotationPoolAllowance] = allowanceText(r.settings().Floor, time.Time{})
 }
+
+// encrypted reports whether an address is one of https. The guard's image has no certificates of authorities.
+func encrypted(address string) bool { return !strings.HasPrefix(address, "http://") }
 
 // take makes a container request so much less, and limits it to so much less.
 func take(c *corev1.Container, a model.Amount) {
