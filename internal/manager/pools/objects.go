@@ -31,8 +31,9 @@ const apiWithin = 10 * time.Second
 // prepare makes the objects that the pods need: the Service that names them, their configuration, and the
 // PodDisruptionBudget that keeps others from evicting them.
 func (r *round) prepare(ctx context.Context) {
-	site := yarnSite(r.p.Spec.YARN)
-	r.applyObjects(ctx, map[string]string{"yarn-site.xml": site}, nmPort)
+	files := shuffleFiles(r.p.Spec.YARN.Shuffle)
+	files["yarn-site.xml"] = yarnSite(r.p.Spec.YARN)
+	r.applyObjects(ctx, files, nmPort)
 }
 
 // applyObjects makes the objects that the pods need, with these files of their configuration, and a port of theirs.
