@@ -308,7 +308,7 @@ type RampSpec struct {
 // DrainSpec is how long containers, or queries, may take to end.
 type DrainSpec struct {
 	// Grace is the time that containers have to end when their worker shrinks, or when its node asks for the pod's
-	// eviction: five times that if they only get less CPU, and half of it before an eviction. Then the ResourceManager
+	// eviction: 60 times that if they only get less CPU, and half of it before an eviction. Then the ResourceManager
 	// kills the newest, masters last. Default 60s.
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}[hms]){1,3}$')",message="write hours, minutes and seconds, such as 90s or 1h30m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="write 1s or more"

@@ -142,7 +142,7 @@ func (p *Pool) Round(now time.Time, changed func(i int)) {
 			}
 			return pool.Allowance(p.s.Floor, beyond, 1)
 		})
-		w.Allowance, w.Room = w.Figures.Now, w.Node.Room(p.s.Request())
+		w.Allowance, w.Room, w.Sells = w.Figures.Now, w.Node.Room(p.s.Request()), w.Node.Selling
 		w.Wanted, w.End = true, time.Time{}
 		if p.s.Schedule != nil {
 			w.Wanted, w.End = p.s.Schedule(now, i, len(p.Workers))

@@ -61,6 +61,7 @@ type Worker struct {
 	Cordoned  bool      // its node takes no new pods
 	Room      bool      // its node has room for its pod
 	Unsold    bool      // no policy sells anything
+	Sells     bool      // its node offers something now
 	Allowance Size      // what the slack of its node allows now
 	Figures   Figures   // what it allowed over time; a worker that stays is sized by them
 	Label     string    // of its host, in the ResourceManager's store
@@ -437,15 +438,20 @@ func (r *round) size(m *Manager, want Size) Step {
 	if over {
 		r.marks.Into = want
 	}
+	until := r.in.Now.Add(r.patience(m, want))
+	sooner := over && !r.marks.Until.IsZero() && until.Before(r.marks.Until) // containers have less than they had
 	switch {
 	case want == m.Total && !over:
 		return Step{Phase: s.Phase, Verb: Wait, Why: UpToDate}
-	case want == m.Total && r.marks.Armed.Equal(r.in.RM.Since):
+	case want == m.Total && r.marks.Armed.Equal(r.in.RM.Since) && !sooner:
 		return Step{Phase: s.Phase, Verb: Wait, Why: ContainersRunning}
 	case want == m.Total:
 		// The ResourceManager ignores a size that it has already, deadline included. One MiB more is another size and room
 		// for nothing. The next round takes it back.
 		s.Size.MemoryMiB, s.Why = want.MemoryMiB+1, DeadlineUnknown
+		if sooner {
+			s.Why = LessSlack
+		}
 	case m.Total.fits(want) && want.fits(m.Total.or(m.Used)): // no growth: nothing new fits
 		s.Why = SlackRestored
 	case m.Total.fits(want):
@@ -453,7 +459,7 @@ func (r *round) size(m *Manager, want Size) Step {
 	default:
 		s.Why = LessSlack
 	}
-	if until := r.in.Now.Add(r.patience(m, want)); over && (r.marks.Until.IsZero() || until.Before(r.marks.Until)) {
+	if sooner || over && r.marks.Until.IsZero() {
 		r.marks.Until = until
 	}
 	r.marks.Armed, s.Within, r.marks.Told = r.in.RM.Since, r.set.Grace, time.Time{}
