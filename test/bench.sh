@@ -49,6 +49,13 @@ lab() { # NAME ARGUMENT...
 	out/bin/lab "$@" --json "$out/$json.json"
 }
 
+# simulate_pool simulates a day of a worker pool through its stages, with the chart docs/stages.svg.
+simulate_pool() {
+	make --no-print-directory build >/dev/null &&
+		out/bin/waterline simulate pool --trace "${WATERLINE_TRACES:-../shared/traces}" --dataset cloudcluster --nodes 24 \
+			--json "$out/simulate-pool.json" --svg "$out/stages.svg"
+}
+
 # figures prints a regular expression for the tests that measure: those in files with the build tag bench.
 figures() { # FILE...
 	grep -l '^//go:build bench' "$@" | xargs sed -n 's/^func \(Test[A-Za-z0-9]*\)(.*/\1/p' | paste -sd'|' | sed 's/.*/^(&)$/'
@@ -141,6 +148,7 @@ bench pause 5 e2e pause TestAPIPauseFigures -on=api # 5,000 nodes that follow on
 bench manager 10 e2e scale TestAPIScaleFigures -on=api # 5,000 nodes that use what ../shared/traces says
 bench prometheus 14 e2e - TestAPIPrometheusFigures -on=api
 bench faults 12 e2e - 'TestAPI(Away|Handover|PoolEvict)Figures' -on=api
+bench simulate-pool 5 simulate_pool
 bench scheduler 7 e2e scheduler TestSchedulerFigures -on=api # 10,000 pods on 1,000 nodes, beside the stock one
 bench scheduler-jobs 1 e2e scheduler-jobs TestSchedulerJobsFigures -on=api
 bench pools 7 e2e yarn TestAPIPoolFigures -on=api # 500 NodeManagers, with a fake ResourceManager

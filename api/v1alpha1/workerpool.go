@@ -148,6 +148,10 @@ type YARNSpec struct {
 	// remote shuffle, or yarn.nodemanager.local-dirs on volumes of the pod. At most 128.
 	// +kubebuilder:validation:MaxProperties=128
 	Properties map[string]string `json:"properties,omitempty"`
+	// Shuffle says where the servers of a remote shuffle service are that jobs on the pool use. The pool's ConfigMap
+	// NAME-workers then has the settings for their clients, with replicas: spark-shuffle.conf for spark-defaults.conf and
+	// mapred-shuffle.xml for mapred-site.xml. Workers do not use them. Default: none.
+	Shuffle *ShuffleSpec `json:"shuffle,omitempty"`
 	// VCoresPerCPU is the number of vcores that one CPU is worth, from 0.1 to 100. Default 1.
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('100m')) >= 0 && quantity(string(self)).compareTo(quantity('100')) <= 0",message="write a number from 0.1 to 100"
 	// +kubebuilder:default="1"
@@ -168,6 +172,37 @@ type YARNSpec struct {
 	// time, or when memory is about to run out. Default: one with the image that the manager's flag --guard-image names;
 	// without that flag, none.
 	Guard *GuardSpec `json:"guard,omitempty"`
+}
+
+// ShuffleSpec says where the servers of a remote shuffle service are.
+// +kubebuilder:validation:XValidation:rule="has(self.uniffle) != has(self.celeborn)",message="write exactly one of shuffle.uniffle and shuffle.celeborn"
+type ShuffleSpec struct {
+	// Uniffle is Apache Uniffle. Its jobs need three servers, for three replicas of which one can be missed.
+	Uniffle *UniffleSpec `json:"uniffle,omitempty"`
+	// Celeborn is Apache Celeborn. Its jobs need two workers, for two replicas.
+	Celeborn *CelebornSpec `json:"celeborn,omitempty"`
+}
+
+// UniffleSpec says where Apache Uniffle is.
+type UniffleSpec struct {
+	// Coordinators are the addresses of the coordinators' RPC, host:port.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=9
+	// +listType=atomic
+	// +kubebuilder:validation:items:MaxLength=256
+	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?:[0-9]{1,5}$`
+	Coordinators []string `json:"coordinators"`
+}
+
+// CelebornSpec says where Apache Celeborn is.
+type CelebornSpec struct {
+	// Masters are the addresses of the masters' RPC, host:port.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=9
+	// +listType=atomic
+	// +kubebuilder:validation:items:MaxLength=256
+	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?:[0-9]{1,5}$`
+	Masters []string `json:"masters"`
 }
 
 // ObjectReference names an object in the namespace of a pool.
@@ -305,7 +340,7 @@ type RampSpec struct {
 // DrainSpec is how long containers, or queries, may take to end.
 type DrainSpec struct {
 	// Grace is the time that containers have to end when their worker shrinks, or when its node asks for the pod's
-	// eviction: five times that if they only get less CPU, and half of it before an eviction. Then the ResourceManager
+	// eviction: 60 times that if they only get less CPU, and half of it before an eviction. Then the ResourceManager
 	// kills the newest, masters last. Default 60s.
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}[hms]){1,3}$')",message="write hours, minutes and seconds, such as 90s or 1h30m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="write 1s or more"

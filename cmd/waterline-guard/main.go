@@ -38,7 +38,12 @@ func run(args []string) int {
 	listen := f.String("listen", "127.0.0.1:9468", "address for /state and /records; empty: none")
 	f.StringVar(&o.Allowance, "allowance", "/etc/waterline/allowance", "file with what the worker may use")
 	f.StringVar(&o.NodeManager, "nodemanager", "http://127.0.0.1:8042", "base address of the NodeManager's web services")
-	f.StringVar(&o.User, "user", "", "user that the guard is to the NodeManager, with simple authentication")
+	f.Func("resourcemanager", "base address of a ResourceManager's web services, once for each; the active one is asked "+
+		"to have containers ended that the guard may not signal", func(address string) error {
+		o.ResourceManagers = append(o.ResourceManagers, address)
+		return nil
+	})
+	f.StringVar(&o.User, "user", "", "user that the guard is to YARN, with simple authentication")
 	f.IntVar(&o.PID, "pid", 0, "process of the NodeManager; 0: find it in the pod's shared process namespace")
 	f.StringVar(&o.Cgroup, "cgroup", "", "directory of the NodeManager's cgroup; empty: what it sees at /sys/fs/cgroup")
 	f.BoolVar(&o.OtherUsers, "other-users", false, "containers run as other users, as with the Linux container executor")

@@ -205,6 +205,10 @@ func printLeaver(out io.Writer, id string, records []guardlog.Record) {
 		switch {
 		case r.Left:
 			fmt.Fprintf(out, "  %s  left%s\n", clock(r.At), leaving(&r))
+		case r.Asked && r.Signal != "":
+			fmt.Fprintf(out, "  %s  SIG%s by way of the ResourceManager: %s %s\n", clock(r.At), r.Signal, r.Reason, r.Why)
+		case r.Asked:
+			fmt.Fprintf(out, "  %s  the ResourceManager refused: %s\n", clock(r.At), r.Error)
 		case r.Error != "" && r.Processes == 0:
 			fmt.Fprintf(out, "  %s  SIG%s failed: %s\n", clock(r.At), r.Signal, r.Error)
 		default:

@@ -40,7 +40,7 @@ func TestPrintWorker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e.Records, err = readRecords(bytes.NewReader(log)); err != nil || len(e.Records) != 6 {
+	if e.Records, err = readRecords(bytes.NewReader(log)); err != nil || len(e.Records) != 8 {
 		t.Fatalf("%d records, %v", len(e.Records), err)
 	}
 	var out strings.Builder
@@ -66,6 +66,10 @@ container_1_0002_01_000001 of application_1_0002, its master, user bob
 container_1_0003_01_000002 of application_1_0003, user carol
   2026-11-25 09:00:02Z  left, ended by the ResourceManager, while containers might use 4096 MiB and 4 vcores from ` +
 		`2026-11-25 09:00:00Z on: Container killed by the ResourceManager.
+
+container_1_0004_01_000002 of application_1_0004, user dave
+  2026-11-25 09:00:30Z  SIGTERM by way of the ResourceManager: DeadlineMissed over=1.00GiB allowed=4.00GiB left=-30s
+  2026-11-25 09:00:31Z  the ResourceManager refused: status 403
 `
 	if out.String() != want {
 		t.Errorf("got\n%s", out.String())

@@ -54,6 +54,7 @@ func subcommands() []*cobra.Command {
 		migrateCommand(),
 		rebalanceCommand(),
 		yarnCommand(),
+		drainCommand(),
 		versionCommand(),
 		convertCommand(),
 	)

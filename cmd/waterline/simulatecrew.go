@@ -80,21 +80,22 @@ func poolSection(all *report.Result, days []clusterDay) report.Result {
 	last := days[len(days)-1].Pool
 	r.Headline.Value = number(last.Hours, 0) + " core-hours"
 	r.Notes = []string{"Killed: containers that did not fit when their worker had shrunk for a minute, or whose worker " +
-		"ended. Their work begins anew."}
+		"ended. Their work begins anew. Pushback: containers get a deadline, because their worker shrinks or stops."}
 	return r
 }
 
 // crewHead and crewRow are the table of the pool.
 func crewHead() []string {
 	return []string{
-		"worker core-h", "ended core-h", "lost core-h", "killed containers", "resizes", "workers started", "waiting",
+		"worker core-h", "ended core-h", "lost core-h", "killed containers", "pushbacks", "without kill %", "resizes",
+		"workers started", "waiting",
 	}
 }
 
 func crewRow(d *clusterDay) []string {
 	p := d.Pool
 	return []string{
-		number(p.Hours, 0), number(p.Goodput, 0), number(p.Lost, 1), fmt.Sprint(p.Killed), fmt.Sprint(p.Resizes),
-		fmt.Sprint(p.Starts), fmt.Sprint(p.Waiting),
+		number(p.Hours, 0), number(p.Goodput, 0), number(p.Lost, 1), fmt.Sprint(p.Killed), fmt.Sprint(p.Pushbacks),
+		number(100*(1-p.ForcedShare()), 1), fmt.Sprint(p.Resizes), fmt.Sprint(p.Starts), fmt.Sprint(p.Waiting),
 	}
 }

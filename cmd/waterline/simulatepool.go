@@ -182,8 +182,8 @@ func (r *poolRun) report(results []workers.Result) report.Result {
 	all.Metrics = workers.Metrics(results)
 	all.Metrics["nodes"] = float64(r.nodes)
 	all.Table.Head = []string{
-		"policy", "CPU %", "batch core-h", "killed", "per core-h", "lost core-h", "NMs started", "resizes/NM-h",
-		"short s/node-h", "memory short s/node-h", "served %",
+		"policy", "CPU %", "batch core-h", "killed", "per core-h", "lost core-h", "pushbacks", "without kill %",
+		"NMs started", "resizes/NM-h", "short s/node-h", "memory short s/node-h", "served %",
 	}
 	picture := chart.Stages{
 		Title: "A simulated cluster, stage by stage", Names: [2]string{"online", "batch"}, Unit: "s",
@@ -194,8 +194,9 @@ func (r *poolRun) report(results []workers.Result) report.Result {
 		s := &results[i]
 		all.Table.Rows = append(all.Table.Rows, []string{
 			s.Policy.Name, number(s.CPUPercent, 1), number(s.Goodput, 0), strconv.Itoa(s.Killed),
-			number(s.KilledPerCoreHour(), 2), number(s.Lost/3600, 1), strconv.Itoa(s.Starts), number(s.ResizesPerHour(), 2),
-			number(s.Short, 1), number(s.ShortMemory, 1), number(s.Served, 1),
+			number(s.KilledPerCoreHour(), 2), number(s.Lost/3600, 1), strconv.Itoa(s.Pushbacks),
+			number(100*(1-s.ForcedShare()), 1), strconv.Itoa(s.Starts), number(s.ResizesPerHour(), 2), number(s.Short, 1),
+			number(s.ShortMemory, 1), number(s.Served, 1),
 		})
 		all.Series[s.Policy.Name+"_online_percent"], all.Series[s.Policy.Name+"_batch_percent"] = s.Online, s.Batch
 		all.Series[s.Policy.Name+"_short_seconds_per_node_hour"] = s.Shorts

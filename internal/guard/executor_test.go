@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -213,7 +214,7 @@ func as(t *testing.T, user int, capabilities uint32, f func()) {
 }
 
 // TestLinuxContainerExecutor checks which containers of other users than the NodeManager a guard can end, and what it
-// says when it cannot: as the pool runs it with and without linuxContainerExecutor, and with one capability less. The
+// says when it cannot: as the pool runs it with and without containerExecutor: Linux, and with one capability less. The
 // executor is a stand-in, because Hadoop's is a program that is not to be had.
 func TestLinuxContainerExecutor(t *testing.T) {
 	if os.Getuid() != 0 {
@@ -231,7 +232,16 @@ func TestLinuxContainerExecutor(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = forger.Process.Kill(), forger.Wait() })
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	var requests []string
+	forbids := false
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost { // the ResourceManager
+			requests = append(requests, r.URL.String())
+			if forbids {
+				w.WriteHeader(http.StatusForbidden)
+			}
+			return
+		}
 		w.Header().Set("Content-Type", "application/json")
 		one := `{"id":%q,"state":"RUNNING","exitCode":-1000,"user":"%d","totalMemoryNeededMB":256,"totalVCoresNeeded":1}`
 		fmt.Fprintf(w, `{"containers":{"container":[`+one+","+one+`]}}`, first, alice, second, bob)
@@ -246,16 +256,21 @@ func TestLinuxContainerExecutor(t *testing.T) {
 		seen         int    // containers with processes
 		delivered    int    // processes that got SIGTERM
 		says         string // in what was said
+		rm           bool   // a ResourceManager can be asked
+		forbids      bool   // and refuses
 	}{
 		{"as the NodeManager's user", nodeManager, 0, false, 0, 0,
-			"reading processes: processes below the NodeManager run as other users"},
+			"reading processes: processes below the NodeManager run as other users", false, false},
+		{"as that user, by the ResourceManager", nodeManager, 0, false, 0, 0, "", true, false},
+		{"as that user, by one that refuses", nodeManager, 0, false, 0, 0, "status 403", true, true},
 		{"as that user, for other users", nodeManager, 0, true, 0, 0,
-			"need the capabilities KILL, SYS_PTRACE and DAC_OVERRIDE"},
-		{"without DAC_OVERRIDE", 0, kill | trace, true, 0, 0, "environments of processes cannot be read"},
-		{"without SYS_PTRACE", 0, kill | override, true, 0, 0, "environments of processes cannot be read"},
+			"need the capabilities KILL, SYS_PTRACE and DAC_OVERRIDE", false, false},
+		{"without DAC_OVERRIDE", 0, kill | trace, true, 0, 0, "environments of processes cannot be read", false, false},
+		{"without SYS_PTRACE", 0, kill | override, true, 0, 0, "environments of processes cannot be read", false, false},
 		{"without KILL", 0, trace | override, true, 2, 0,
-			"2 of 2 processes did not get SIGTERM: the kernel does not let the guard signal process"},
-		{"as the pool runs it", 0, kill | trace | override, true, 2, 2, ""},
+			"2 of 2 processes did not get SIGTERM: the kernel does not let the guard signal process", false, false},
+		{"without KILL, by the ResourceManager", 0, trace | override, true, 2, 0, "", true, false},
+		{"as the pool runs it", 0, kill | trace | override, true, 2, 2, "", true, false},
 	} {
 		var out bytes.Buffer
 		allowance := filepath.Join(t.TempDir(), "allowance")
@@ -264,15 +279,34 @@ func TestLinuxContainerExecutor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g, err := New(Options{
-			Settings: shed.DefaultSettings(), Allowance: allowance, NodeManager: server.URL, PID: manager,
+		o := Options{
+			Settings: shed.DefaultSettings(), Allowance: allowance, NodeManager: server.URL, PID: manager, User: "hadoop",
 			OtherUsers: test.others, Cgroup: t.TempDir(), Out: &out, Log: slog.New(slog.DiscardHandler),
-		})
+		}
+		if test.rm {
+			o.ResourceManagers = []string{server.URL}
+		}
+		requests, forbids = nil, test.forbids
+		g, err := New(o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		g.take(t.Context(), g.ask(t.Context()))
 		as(t, test.user, test.capabilities, func() { g.round(t.Context(), time.Now()) })
+		asks := test.rm && test.delivered == 0
+		if asks {
+			g.heard(t.Context(), <-g.asked)
+			want := []string{"/ws/v1/cluster/containers/" + second + "/signal/GRACEFUL_SHUTDOWN?user.name=hadoop"}
+			if !slices.Equal(requests, want) || len(g.hits[second]) != 1-len(g.refused) {
+				t.Errorf("%s: %q was asked for; hits %v, refused %v", test.name, requests, g.hits, g.refused)
+			}
+		}
+		if _, refused := g.refused[second]; refused != (test.forbids || test.seen > 0 && !test.rm) {
+			t.Errorf("%s: refused: %v", test.name, g.refused)
+		}
+		if g.askRM(t.Context(), "container_1_0001_01_000002", shed.Kill, time.Now()) {
+			t.Errorf("%s: the end of a container was asked for that nobody lists", test.name)
+		}
 		seen, processes := 0, 0
 		for _, c := range g.records.state.Containers {
 			if processes += c.Processes; c.Processes > 0 {
@@ -284,11 +318,11 @@ func TestLinuxContainerExecutor(t *testing.T) {
 			t.Fatal(err)
 		}
 		said := strings.Join(g.troubles(), "\n")
-		if seen != test.seen || processes != 2*test.seen || r.Processes != test.delivered ||
-			!strings.Contains(said, test.says) {
+		if seen != test.seen || processes != 2*test.seen || r.Processes != test.delivered || r.Asked != asks ||
+			!strings.Contains(said, test.says) || test.says == "" && strings.Contains(said, "signal") {
 			t.Errorf("%s: %d containers with %d processes, %+v, %s", test.name, seen, processes, r, said)
 		}
-		if test.seen > 0 && (r.Container != second || r.Signal != string(shed.Terminate)) {
+		if (asks || test.seen > 0) && (r.Container != second || r.Signal != string(shed.Terminate)) {
 			t.Errorf("%s: %+v", test.name, r)
 		}
 	}

@@ -45,7 +45,7 @@ type Options struct {
 	Allowance string
 	// NodeManager is the base address of its web services, such as http://127.0.0.1:8042.
 	NodeManager string
-	// User is who the guard is to the NodeManager where Hadoop's authentication is simple.
+	// User is who the guard is to the NodeManager and the ResourceManager where Hadoop's authentication is simple.
 	User string
 	// PID is the process of the NodeManager. 0: it is found, as the oldest process that a container runtime started with
 	// the NodeManager's main class.
@@ -53,6 +53,9 @@ type Options struct {
 	// Cgroup is the directory of the NodeManager's cgroup. Empty: what the NodeManager sees at /sys/fs/cgroup. On v1 it
 	// holds one directory for each controller.
 	Cgroup string
+	// ResourceManagers are the base addresses of their web services. The active one is asked to have containers ended that
+	// the guard may not signal. Empty: they stay.
+	ResourceManagers []string
 	// OtherUsers means that containers run as other users than the NodeManager, as with the Linux container executor.
 	OtherUsers bool
 	// Proc is the mount point of procfs; /proc if empty.
@@ -66,6 +69,8 @@ type Options struct {
 type Guard struct {
 	o     Options
 	nm    *yarn.NM
+	rm    *yarn.RM // nil: it is not asked
+	asked chan asked
 	state shed.State
 
 	allowance allowanceFile
@@ -89,6 +94,7 @@ type Guard struct {
 type hit struct {
 	at     time.Time
 	signal shed.Signal
+	remote bool // the ResourceManager was asked for it
 }
 
 // New returns a guard. It does nothing before [Guard.Run].
@@ -107,9 +113,17 @@ func New(o Options) (*Guard, error) {
 	if err != nil {
 		return nil, err
 	}
+	var rm *yarn.RM
+	if len(o.ResourceManagers) > 0 {
+		options := yarn.HTTPOptions{Auth: yarn.Auth{User: o.User}, Timeout: listWithin, MaxAnswer: 64 << 10}
+		if rm, err = yarn.NewRM(o.ResourceManagers, options); err != nil {
+			return nil, err
+		}
+	}
 	return &Guard{
-		o: o, nm: nm, allowance: allowanceFile{path: o.Allowance}, cgroup: meter{dir: o.Cgroup},
-		processes: scanner{proc: o.Proc}, listing: newListing(), refused: map[string]time.Time{},
+		o: o, nm: nm, rm: rm, asked: make(chan asked),
+		allowance: allowanceFile{path: o.Allowance}, cgroup: meter{dir: o.Cgroup},
+		processes: scanner{proc: o.Proc, remote: rm != nil}, listing: newListing(), refused: map[string]time.Time{},
 		hits: map[string][]hit{}, records: records{out: o.Out}, logged: map[string]string{},
 	}, nil
 }
@@ -123,6 +137,11 @@ func (g *Guard) Run(ctx context.Context) {
 		case a := <-lists:
 			asking = false
 			g.take(ctx, a)
+		default:
+		}
+		select {
+		case a := <-g.asked:
+			g.heard(ctx, a)
 		default:
 		}
 		now := time.Now()
@@ -209,6 +228,8 @@ func (g *Guard) containers(now time.Time) []shed.Container {
 		if p := g.processes.of[id]; p != nil {
 			c.Processes, c.Decommissions = len(p.members), p.decommissions
 		}
+		c.Remote = c.Processes == 0 && c.Holds && g.processes.hidden && g.rm != nil &&
+			now.Sub(g.listing.at) <= silentAfter
 		all = append(all, c)
 	}
 	slices.SortFunc(all, func(a, b shed.Container) int { return strings.Compare(a.ID, b.ID) })
@@ -237,17 +258,24 @@ func (g *Guard) deliver(ctx context.Context, now time.Time) {
 	}
 	n, err := g.processes.signal(d.Container, d.Signal)
 	g.outcome = shed.Outcome{Container: d.Container, Delivered: n}
-	if r.Processes = n; n > 0 {
-		g.hits[d.Container] = append(g.hits[d.Container], hit{now, d.Signal})
+	if r.Processes = n; n == 0 && (err != nil || g.processes.of[d.Container] == nil) {
+		if r.Asked = g.askRM(ctx, d.Container, d.Signal, now); r.Asked {
+			g.outcome.Delivered = 1 // unless the ResourceManager refuses
+		}
+	}
+	if g.outcome.Delivered > 0 {
+		g.hits[d.Container] = append(g.hits[d.Container], hit{now, d.Signal, r.Asked})
 		delete(g.refused, d.Container)
 	}
 	if err != nil {
 		r.Error = err.Error()
-		if n == 0 {
+		if g.outcome.Delivered == 0 {
 			g.refused[d.Container] = now
 		}
 	}
-	g.complain(ctx, "signalling "+d.Container, err)
+	if !r.Asked {
+		g.complain(ctx, "signalling "+d.Container, err)
+	}
 	g.write(ctx, r)
 }
 
@@ -267,11 +295,15 @@ func (g *Guard) farewell(now time.Time) {
 		}
 	}
 	for id, hits := range g.hits {
-		if g.processes.of[id] != nil || !g.processes.at.After(hits[len(hits)-1].at) {
+		last := hits[len(hits)-1]
+		if g.processes.of[id] != nil || !g.processes.at.After(last.at) {
 			continue
 		}
 		r := guardlog.Record{At: now, Container: id, Application: application(id), Left: true, Tried: g.tried(id)}
 		if l := g.listing.known[id]; l != nil {
+			if last.remote && !l.Ended {
+				continue // the NodeManager alone sees its processes
+			}
 			r.User, r.Master, r.Exit = l.user, l.Master, l.exit
 		}
 		delete(g.hits, id)

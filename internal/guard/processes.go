@@ -64,6 +64,8 @@ type scanner struct {
 	manager process   // its pid is 0 while there is none
 	missing time.Time // since when there is none; zero: there is one
 	others  bool      // containers run as other users
+	hidden  bool      // containers have processes that the guard may not look at
+	remote  bool      // the ResourceManager can be asked to signal those
 
 	at     time.Time // of the last scan
 	of     map[string]*group
@@ -161,11 +163,12 @@ func (s *scanner) scan(now time.Time, others bool) error {
 	}
 	s.of, s.at = of, now
 	strangers = slices.DeleteFunc(strangers, func(pid int) bool { return !below(s.manager.pid, pid, parents) })
+	s.hidden = denied || len(strangers) > 0
 	switch {
 	case denied && others:
 		return errors.New("environments of processes cannot be read, so their containers get no signals: containers of " +
 			"other users need the capabilities " + capabilities + ", which spec.yarn.containerExecutor: Linux gives")
-	case len(strangers) > 0:
+	case len(strangers) > 0 && !s.remote:
 		return errors.New("processes below the NodeManager run as other users, so their containers get no signals: " +
 			"the Linux container executor needs spec.yarn.containerExecutor: Linux")
 	}

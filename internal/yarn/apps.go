@@ -117,6 +117,24 @@ func (c *RM) App(ctx context.Context, id string) (App, error) {
 	return answer.App.app()
 }
 
+// ContainerSignal is a signal to a container by the name that the ResourceManager has for it.
+type ContainerSignal string
+
+// The signals that end a container.
+const (
+	GracefulShutdown ContainerSignal = "GRACEFUL_SHUTDOWN" // SIGTERM
+	ForcefulShutdown ContainerSignal = "FORCEFUL_SHUTDOWN" // SIGKILL
+)
+
+// SignalContainer asks for a signal to a container. The NodeManager hears of it in the answer to its next heartbeat,
+// and has its container executor signal the processes. Nobody tells whether it did. The caller must be in
+// yarn.admin.acl, if yarn.acl.enable is true. A container that does not run is answered with status 500.
+func (c *RM) SignalContainer(ctx context.Context, id string, signal ContainerSignal) error {
+	return c.call(ctx, request{
+		method: http.MethodPost, path: "/containers/" + url.PathEscape(id) + "/signal/" + string(signal),
+	}, nil)
+}
+
 // Submission is an application to submit: a shell command that runs as its master. Unless the command registers with
 // the ResourceManager, the application stays in the state ACCEPTED and fails when the command ends.
 type Submission struct {

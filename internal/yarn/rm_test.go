@@ -494,3 +494,33 @@ func TestContainers(t *testing.T) {
 		t.Errorf("a container without an id: %v", err)
 	}
 }
+
+// TestSignalContainer checks the request for a signal, and what refusals say.
+func TestSignalContainer(t *testing.T) {
+	const id = "container_1795520061459_0001_01_000002"
+	status, asked := http.StatusOK, ""
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = r.Method + " " + r.URL.String()
+		w.WriteHeader(status)
+	}))
+	defer s.Close()
+	c := client(t, s.URL)
+	for _, test := range []struct {
+		status int
+		signal ContainerSignal
+		want   string
+	}{
+		{http.StatusOK, GracefulShutdown, ""},
+		{http.StatusForbidden, ForcefulShutdown, "status 403"},
+		{http.StatusInternalServerError, ForcefulShutdown, "status 500"},
+	} {
+		status = test.status
+		err := c.SignalContainer(t.Context(), id, test.signal)
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%d: %v", test.status, err)
+		}
+		if want := "POST /ws/v1/cluster/containers/" + id + "/signal/" + string(test.signal) + "?user.name=batch"; asked != want {
+			t.Errorf("%s was asked for, not %s", asked, want)
+		}
+	}
+}

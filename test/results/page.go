@@ -18,7 +18,7 @@ type section struct {
 type figure struct {
 	title  string
 	doc    string  // name of the document
-	metric string  // or several, with spaces between them, which are shown one after the other
+	metric string  // or several, with spaces between them, which are shown one after the other; the goal is the last one's
 	format string  // of a value, with its unit
 	scale  float64 // the metric is multiplied by it; 0: by 1
 	goal   goal
@@ -127,12 +127,17 @@ git keeps earlier figures.
 // values writes the metrics of the figure; false if one was not measured.
 func (f figure) values(metrics map[string]float64) (text string, measured bool) {
 	var all []string
-	for name := range strings.FieldsSeq(f.metric) {
+	names := strings.Fields(f.metric)
+	for i, name := range names {
 		v, measured := metrics[name]
 		if !measured {
 			return "", false
 		}
-		all = append(all, f.value(v, metrics))
+		one := f
+		if i < len(names)-1 {
+			one.goal = goal{}
+		}
+		all = append(all, one.value(v, metrics))
 	}
 	return strings.Join(all, " → "), true
 }

@@ -28,7 +28,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestRender checks how a figure is shown that meets its goal, misses it, has none, or was not measured.
+// TestRender checks how a figure is shown that meets its goal, misses it, has none, or was not measured, and that the
+// goal of several values is the last one's.
 func TestRender(t *testing.T) {
 	day := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
 	docs := []document{
@@ -40,6 +41,8 @@ func TestRender(t *testing.T) {
 		{"memory", "agent", "memory", "%.0f MiB", 0, atMost(20, "MiB"), ""},
 		{"part", "agent", "share", "%.0f %%", 100, goal{}, ""},
 		{"both", "agent", "cpu memory", "%.1f", 0, goal{}, ""},
+		{"less", "agent", "memory cpu", "%.1f", 0, atMost(2, ""), ""},
+		{"more", "agent", "cpu memory", "%.1f", 0, atMost(2, ""), ""},
 		{"errors", "other", "n", "%.0f", 0, zero(), ""},
 		{"latency", "agent", "latency", "%.0f ms", 0, goal{}, ""},
 		{"speed", "missing", "speed", "%.0f", 0, goal{}, ""},
@@ -49,6 +52,8 @@ func TestRender(t *testing.T) {
 		"| memory | **21 MiB** | ≤ 20 MiB |  | 2026-11-23 A | `make bench` |\n",
 		"| part | 25 % |  |  | 2026-11-23 A | `make bench` |\n",
 		"| both | 1.5 → 21.0 |  |  | 2026-11-23 A | `make bench` |\n",
+		"| less | 21.0 → 1.5 | ≤ 2 |  | 2026-11-23 A | `make bench` |\n",
+		"| more | 1.5 → **21.0** | ≤ 2 |  | 2026-11-23 A | `make bench` |\n",
 		"| errors | 0 | 0 |  | 2026-11-23 B | `go test` |\n",
 		"\nA note.\n", "* A: one\n* B: two\n", "\nNot measured yet:\n\n* latency\n* speed\n",
 	} {

@@ -4,14 +4,17 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -150,12 +153,11 @@ func TestGuardSpark(t *testing.T) {
 	}
 }
 
-// TestGuard lowers what a NodeManager may use while no ResourceManager runs. The guard beside it ends the youngest
-// containers until the rest fits, and the job of these containers, whose master it spares, ends well.
-func TestGuard(t *testing.T) {
+// crowded runs a job, and returns it with the node of its master, which runs two other containers at least, and the
+// containers of that node by their ids.
+func crowded(t *testing.T) (j *bed.Job, node int, all []yarn.Container) {
+	t.Helper()
 	j, app := job(t, cluster.Sleep(t.Context(), 8, 1, time.Minute))
-	// The node of the master, with two other containers at least.
-	node, before := 0, []yarn.Container(nil)
 	err := eventually(t, func(ctx context.Context) error {
 		a, err := rm.App(ctx, app)
 		if err != nil {
@@ -164,26 +166,38 @@ func TestGuard(t *testing.T) {
 		if node = 1; a.MasterNode == bed.NodeID(2) {
 			node = 2
 		}
-		all, err := nm.Containers(ctx, bed.NodeURL(node))
-		before = slices.DeleteFunc(all, func(c yarn.Container) bool {
+		listed, err := nm.Containers(ctx, bed.NodeURL(node))
+		all = slices.DeleteFunc(slices.Clone(listed), func(c yarn.Container) bool {
 			return c.State != yarn.ContainerRunning || !strings.Contains(c.ID, strings.TrimPrefix(app, "application_"))
 		})
-		if err == nil && (len(before) < 3 || !slices.ContainsFunc(before, isMaster)) {
-			err = fmt.Errorf("%s runs %+v", bed.NodeID(node), all)
+		if err == nil && (len(all) < 3 || !slices.ContainsFunc(all, isMaster)) {
+			err = fmt.Errorf("%s runs %+v", bed.NodeID(node), listed)
 		}
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.SortFunc(before, func(a, b yarn.Container) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(all, func(a, b yarn.Container) int { return strings.Compare(a.ID, b.ID) })
+	return j, node, all
+}
+
+// memoryOf returns the MiB that containers asked for.
+func memoryOf(all []yarn.Container) (mib int64) {
+	for _, c := range all {
+		mib += c.Size.MemoryMiB
+	}
+	return mib
+}
+
+// TestGuard lowers what a NodeManager may use while no ResourceManager runs. The guard beside it ends the youngest
+// containers until the rest fits, and the job of these containers, whose master it spares, ends well.
+func TestGuard(t *testing.T) {
+	j, node, before := crowded(t)
 	if err := cluster.RM(1).Kill(soon(t)); err != nil {
 		t.Fatal(err)
 	}
-	allowed := int64(0)
-	for _, c := range before[:len(before)-2] {
-		allowed += c.Size.MemoryMiB
-	}
+	allowed := memoryOf(before[:len(before)-2])
 	g, written := startGuard(t, node, shed.Allowance{MemoryMiB: allowed, VCores: 99, Until: time.Now()})
 	// The ResourceManager has its turn first. Until then containers that it had allocated start; the last look before a
 	// signal counts.
@@ -241,6 +255,91 @@ func TestGuard(t *testing.T) {
 	}
 	for i := 1; i <= 2; i++ {
 		running(t, i)
+	}
+}
+
+// TestGuardAsks lowers what a NodeManager may use beside a guard whose user may neither look at its containers nor
+// signal them. The ResourceManager has the NodeManager end the youngest one, the rest stays, and the job ends well.
+func TestGuardAsks(t *testing.T) {
+	if bin == "" {
+		t.Fatal("WATERLINE_BIN is not set")
+	}
+	j, node, before := crowded(t)
+	// Nothing new is placed, and the ResourceManager itself kills nothing meanwhile.
+	if _, err := rm.Resize(t.Context(), bed.NodeID(node), yarn.Resource{MemoryMiB: 256, VCores: 1}, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if _, err := rm.Resize(context.Background(), bed.NodeID(node), offered, time.Minute); err != nil {
+			t.Error(err)
+		}
+	}()
+	err := eventually(t, func(ctx context.Context) error { // what was allocated before has started
+		n, err := rm.Node(ctx, bed.NodeID(node))
+		if err != nil {
+			return err
+		}
+		all, err := nm.Containers(ctx, bed.NodeURL(node))
+		before = slices.DeleteFunc(all, func(c yarn.Container) bool { return c.State != yarn.ContainerRunning })
+		if err == nil && n.Used.MemoryMiB != memoryOf(before) {
+			err = fmt.Errorf("%+v are used by %+v", n.Used, before)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(before, func(a, b yarn.Container) int { return strings.Compare(a.ID, b.ID) })
+	last := before[len(before)-1]
+	dir := t.TempDir()
+	text := fmt.Sprintf(`{"memoryMiB":%d,"vcores":99,"until":%q}`, memoryOf(before)-last.Size.MemoryMiB,
+		time.Now().Format(time.RFC3339))
+	err = errors.Join(os.Chmod(filepath.Dir(dir), 0o755),
+		os.WriteFile(filepath.Join(dir, "allowance"), []byte(text), 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const nobody = 65534
+	c := exec.CommandContext(t.Context(), filepath.Join(bin, "waterline-guard"), "--allowance="+filepath.Join(dir, "allowance"),
+		"--nodemanager="+bed.NodeURL(node), "--resourcemanager="+cluster.URLs()[0], "--user=root", "--listen=", "--cgroup="+dir,
+		fmt.Sprintf("--pid=%d", cluster.Node(node).PID()))
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	c.Stderr = os.Stderr
+	lines, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := func() { _, _ = c.Process.Kill(), c.Wait() }
+	defer stop()
+	var records []guardlog.Record
+	for in := json.NewDecoder(lines); len(records) == 0 || !records[len(records)-1].Left; {
+		var r guardlog.Record
+		if err := in.Decode(&r); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%+v", r)
+		records = append(records, r)
+	}
+	first, end := &records[0], &records[len(records)-1]
+	if first.Container != last.ID || first.Signal != string(shed.Terminate) || !first.Asked || first.Processes != 0 ||
+		end.Container != last.ID || end.Exit == 0 {
+		t.Errorf("%s was to end: %+v", last.ID, records)
+	}
+	stop()
+	all, err := nm.Containers(t.Context(), bed.NodeURL(node))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range before[:len(before)-1] {
+		if !slices.ContainsFunc(all, func(o yarn.Container) bool { return o.ID == c.ID && o.State == yarn.ContainerRunning }) {
+			t.Errorf("%s has ended too: %+v", c.ID, all)
+		}
+	}
+	if err := j.Wait(within(t, 10*time.Minute)); err != nil {
+		t.Fatal(err)
 	}
 }
 

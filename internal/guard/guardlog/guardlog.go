@@ -19,6 +19,7 @@ type Record struct {
 	Master      bool            `json:"master,omitzero"`    // of its application
 	Signal      string          `json:"signal,omitzero"`    // PWR, TERM or KILL
 	Processes   int             `json:"processes,omitzero"` // that got the signal
+	Asked       bool            `json:"asked,omitzero"`     // the ResourceManager was asked for the signal instead
 	Reason      string          `json:"reason,omitzero"`
 	Why         string          `json:"why,omitzero"` // the operands, for people
 	Operands    []model.Operand `json:"operands,omitempty"`

@@ -32,7 +32,9 @@ const apiWithin = 10 * time.Second
 // prepare makes the objects that the pods need: the Service that names them, their configuration, and the
 // PodDisruptionBudget that keeps others from evicting them.
 func (r *round) prepare(ctx context.Context) {
-	r.applyObjects(ctx, map[string]string{"yarn-site.xml": hadoop.Site(r.p.Spec.YARN)}, hadoop.Port)
+	files := hadoop.ShuffleFiles(r.p.Spec.YARN.Shuffle)
+	files["yarn-site.xml"] = hadoop.Site(r.p.Spec.YARN)
+	r.applyObjects(ctx, files, hadoop.Port)
 }
 
 // applyObjects makes the objects that the pods need, with these files of their configuration, and a port of theirs.

@@ -309,7 +309,7 @@ func (r *round) fill(pl *place, on map[string]int) {
 	n, known := r.nodes[pl.node]
 	w.Cordoned = known && n.Closed(r.tolerations())
 	w.Room = r.p.Spec.Replicas != nil || n.Room(r.read.Floor.Plus(r.read.Overhead).Plus(r.read.Beside))
-	w.Unsold = pl.pod == nil && !r.sold()
+	w.Unsold, w.Sells = pl.pod == nil && !r.sold(), n.Selling
 	w.Barred = r.barred()
 	floor, ceiling := r.in.Settings.Floor, pool.Size{}
 	if pl.pod != nil {

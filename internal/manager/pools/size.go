@@ -83,6 +83,7 @@ func (r *round) newTemplate() string {
 	y, id := r.p.Spec.YARN.DeepCopy(), r.p.Spec.Identity
 	id.Addresses, id.CoolDown = nil, nil
 	y.Label, y.Admins, y.AuthSecret, y.ExcludeFile = v1alpha1.NodeLabelSpec{}, nil, nil, ""
+	y.Shuffle = nil
 	content, err := json.Marshal([]any{
 		y, id, r.p.Spec.Template, r.read.Floor, r.read.Ceiling, r.read.Overhead, r.read.VCoresPerCPU,
 		r.read.Drain, r.graceful(),

@@ -290,6 +290,7 @@ func (r *Result) Metrics() map[string]float64 {
 		m["pool_core_hours"], m["pool_goodput_core_hours"], m["pool_lost_core_hours"] = p.Hours, p.Goodput, p.Lost
 		m["pool_killed_containers"], m["pool_waiting_containers"] = float64(p.Killed), float64(p.Waiting)
 		m["pool_manager_starts"], m["pool_resizes"] = float64(p.Starts), float64(p.Resizes)
+		m["pool_pushbacks"], m["pool_pushbacks_without_kill_percent"] = float64(p.Pushbacks), 100*(1-p.ForcedShare())
 	}
 	return m
 }

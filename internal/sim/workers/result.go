@@ -5,6 +5,7 @@ import (
 
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/sim/node"
+	"github.com/waterline-io/waterline/internal/sim/yarn"
 )
 
 // count is what is counted in the course of the day.
@@ -54,11 +55,8 @@ type Result struct {
 	// OnlinePercent and CPUPercent are the mean CPU of all nodes that online services used, and that all used.
 	OnlinePercent, CPUPercent float64
 	Goodput                   float64 // core-hours of work that ended
-	Killed                    int     // containers
-	Lost                      float64 // core-seconds of work that killed containers had done
-	Starts                    int     // of NodeManagers
-	Resizes                   int     // of NodeManagers
-	ManagerHours              float64 // of NodeManagers
+	yarn.Count
+	ManagerHours float64 // of NodeManagers
 	// Short is for how many seconds in an hour of a node online services used more CPU than containers left them. Weights
 	// give it to them all the same, and containers get less than they were promised. ShortMemory is the same of memory,
 	// which no weight gives back.
@@ -78,9 +76,8 @@ func (c *cluster) result() Result {
 	r := Result{
 		Policy: c.p, Nodes: nodes,
 		OnlinePercent: 100 * t.online / cores, CPUPercent: 100 * (t.online + t.batch) / cores,
-		Goodput: t.goodput / 3600, Killed: c.pool.Count.Killed, Lost: c.pool.Count.Lost,
-		Starts: c.pool.Count.Starts, Resizes: c.pool.Count.Resizes,
-		ManagerHours: t.managers / 3600, Short: t.short / nodeHours, ShortMemory: t.shortMemory / nodeHours, Worst: t.worst,
+		Goodput: t.goodput / 3600, Count: c.pool.Count, ManagerHours: t.managers / 3600,
+		Short: t.short / nodeHours, ShortMemory: t.shortMemory / nodeHours, Worst: t.worst,
 		Served: 100, Waiting: c.pool.Jobs.Waiting(),
 	}
 	if t.wanted > 0 {
@@ -118,7 +115,8 @@ func Metrics(results []Result) map[string]float64 {
 			"killed_containers": float64(r.Killed), "killed_per_core_hour": r.KilledPerCoreHour(),
 			"lost_core_seconds": r.Lost, "manager_starts": float64(r.Starts), "resizes_per_manager_hour": r.ResizesPerHour(),
 			"short_seconds_per_node_hour": r.Short, "short_memory_seconds_per_node_hour": r.ShortMemory,
-			"worst_short_cores": r.Worst, "served_percent": r.Served,
+			"worst_short_cores": r.Worst, "served_percent": r.Served, "pushbacks": float64(r.Pushbacks),
+			"pushbacks_without_kill_percent": 100 * (1 - r.ForcedShare()),
 		} {
 			m[r.Policy.Name+"_"+name] = v
 		}

@@ -44,6 +44,17 @@ type Count struct {
 	Killed          int     // containers
 	Lost            float64 // core-seconds that they had worked
 	Starts, Resizes int     // of NodeManagers
+	// Pushbacks is how often containers of a worker got a deadline, because the worker was to shrink or to stop, from
+	// then until all fitted. Forced is how many of them ended with a killed container. Both count when they end.
+	Pushbacks, Forced int
+}
+
+// ForcedShare returns the share of pushbacks that ended with a killed container.
+func (c *Count) ForcedShare() float64 {
+	if c.Pushbacks == 0 {
+		return 0
+	}
+	return float64(c.Forced) / float64(c.Pushbacks)
 }
 
 // New returns a pool for so many nodes. Its ResourceManager is up since a time.
@@ -66,7 +77,20 @@ func (p *Pool) Overhead() model.Amount { return p.s.Overhead }
 func (p *Pool) Live(i int, now time.Time) {
 	w := p.Workers[i]
 	w.live(now, p.s.Floor)
-	p.kill(w.overdue(now, p.s.Container))
+	p.kill(w, w.overdue(now, p.s.Container))
+	p.pushed(w)
+}
+
+// pushed counts a pushback of a worker that is over: its containers fit.
+func (p *Pool) pushed(w *Worker) {
+	if w.push == fits || !w.fits(p.s.Container) {
+		return
+	}
+	p.Count.Pushbacks += p.one()
+	if w.push == forced {
+		p.Count.Forced += p.one()
+	}
+	w.push = fits
 }
 
 // Used returns what the containers of a worker have.
@@ -77,8 +101,11 @@ func (p *Pool) Run(i int, cores, seconds float64) (ended float64) {
 	return p.Workers[i].run(cores, seconds, p.s.Container)
 }
 
-// kill counts containers that were killed, and queues their work again.
-func (p *Pool) kill(tasks []jobs.Task) {
+// kill counts containers of a worker that were killed, and queues their work again.
+func (p *Pool) kill(w *Worker, tasks []jobs.Task) {
+	if len(tasks) > 0 {
+		w.push = forced
+	}
 	for _, t := range tasks {
 		if p.Counts {
 			p.Count.Killed++
@@ -115,7 +142,7 @@ func (p *Pool) Round(now time.Time, changed func(i int)) {
 			}
 			return pool.Allowance(p.s.Floor, beyond, 1)
 		})
-		w.Allowance, w.Room = w.Figures.Now, w.Node.Room(p.s.Request())
+		w.Allowance, w.Room, w.Sells = w.Figures.Now, w.Node.Room(p.s.Request()), w.Node.Selling
 		w.Wanted, w.End = true, time.Time{}
 		if p.s.Schedule != nil {
 			w.Wanted, w.End = p.s.Schedule(now, i, len(p.Workers))
@@ -154,12 +181,20 @@ func (p *Pool) Start(i int, now time.Time) {
 }
 
 // Stop ends the pod of a worker and all that runs in it.
-func (p *Pool) Stop(i int, now time.Time) { p.kill(p.Workers[i].stop(now)) }
+func (p *Pool) Stop(i int, now time.Time) {
+	w := p.Workers[i]
+	p.kill(w, w.stop(now))
+	p.pushed(w)
+}
 
 // Resize gives a worker another total, and what does not fit time until a deadline.
 func (p *Pool) Resize(i int, total pool.Size, deadline time.Time) {
-	if p.Workers[i].resize(total, deadline) {
+	w := p.Workers[i]
+	if w.resize(total, deadline) {
 		p.Count.Resizes += p.one()
+	}
+	if w.push == fits && !w.fits(p.s.Container) {
+		w.push = asked
 	}
 }
 

@@ -28,7 +28,17 @@ type Worker struct {
 	total    pool.Size
 	deadline time.Time
 	tasks    []jobs.Task // the oldest first
+	push     push
 }
+
+// push is how far a pushback of a worker is.
+type push int
+
+const (
+	fits   push = iota // there is none
+	asked              // containers do not fit, and have a deadline
+	forced             // a container was killed for it
+)
 
 // Up reports whether the NodeManager is registered.
 func (w *Worker) Up() bool { return w.up }
@@ -43,6 +53,12 @@ func (w *Worker) Used(each pool.Size) pool.Size {
 func (w *Worker) free(each pool.Size) bool {
 	n := int64(len(w.tasks)) + 1
 	return w.up && n*each.MemoryMiB <= w.total.MemoryMiB && n*each.VCores <= w.total.VCores
+}
+
+// fits reports whether all containers fit into the total.
+func (w *Worker) fits(each pool.Size) bool {
+	used := w.Used(each)
+	return used.MemoryMiB <= w.total.MemoryMiB && used.VCores <= w.total.VCores
 }
 
 // live lets the NodeManager start and register.
@@ -83,10 +99,9 @@ func (w *Worker) overdue(now time.Time, each pool.Size) (killed []jobs.Task) {
 	if w.deadline.IsZero() || now.Before(w.deadline) {
 		return nil
 	}
-	for used := w.Used(each); len(w.tasks) > 0 && (used.MemoryMiB > w.total.MemoryMiB || used.VCores > w.total.VCores); {
+	for !w.fits(each) && len(w.tasks) > 0 {
 		last := len(w.tasks) - 1
 		killed, w.tasks = append(killed, w.tasks[last]), w.tasks[:last]
-		used = w.Used(each)
 	}
 	return killed
 }

@@ -16,10 +16,8 @@ const (
 	// windows at most.
 	hasty   = 3
 	longest = 6
-	// Containers that only lack CPU run slower. Then they have so many times the grace to end, unless batch may use less
-	// than the nth part of what they have.
-	lenient = 5
-	crawl   = 2
+	// Containers that only lack CPU run slower. While their node sells something, they have so many times the grace to end.
+	lenient = 60
 )
 
 // Figures are what a worker may offer by figures of its node over time ([Windows]), the floor included. The zero value
@@ -158,8 +156,7 @@ func (r *round) margin(allowed int64) int64 {
 
 // patience returns how long containers have to end that do not fit into a size.
 func (r *round) patience(m *Manager, want Size) time.Duration {
-	f, floor := &r.w.Figures, r.set.Floor
-	slower := m.Used.MemoryMiB <= want.MemoryMiB && m.Used.VCores <= crawl*f.Spare.VCores && f.Now.VCores > floor.VCores
+	slower := m.Used.MemoryMiB <= want.MemoryMiB && r.w.Sells
 	if slower && r.labelled(m) {
 		return lenient * r.set.Grace
 	}

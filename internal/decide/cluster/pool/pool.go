@@ -74,6 +74,7 @@ type Worker struct {
 	Room      bool      // its node has room for its pod
 	Unsold    bool      // no policy sells anything
 	Barred    bool      // a pod of the pool would not be safe
+	Sells     bool      // its node offers something now
 	Allowance Size      // what the slack of its node allows now
 	Figures   Figures   // what it allowed over time; a worker that stays is sized by them
 	Label     string    // of its host, in the ResourceManager's store
@@ -452,15 +453,20 @@ func (r *round) size(m *Manager, want Size) Step {
 	if over {
 		r.marks.Into = want
 	}
+	until := r.in.Now.Add(r.patience(m, want))
+	sooner := over && !r.marks.Until.IsZero() && until.Before(r.marks.Until) // containers have less than they had
 	switch {
 	case want == m.Total && !over:
 		return Step{Phase: s.Phase, Verb: Wait, Why: UpToDate}
-	case want == m.Total && r.marks.Armed.Equal(r.in.RM.Since):
+	case want == m.Total && r.marks.Armed.Equal(r.in.RM.Since) && !sooner:
 		return Step{Phase: s.Phase, Verb: Wait, Why: ContainersRunning}
 	case want == m.Total:
 		// The ResourceManager ignores a size that it has already, deadline included. One MiB more is another size and room
 		// for nothing. The next round takes it back.
 		s.Size.MemoryMiB, s.Why = want.MemoryMiB+1, DeadlineUnknown
+		if sooner {
+			s.Why = LessSlack
+		}
 	case m.Total.Fits(want) && want.Fits(m.Total.Or(m.Used)): // no growth: nothing new fits
 		s.Why = SlackRestored
 	case m.Total.Fits(want):
@@ -468,7 +474,7 @@ func (r *round) size(m *Manager, want Size) Step {
 	default:
 		s.Why = LessSlack
 	}
-	if until := r.in.Now.Add(r.patience(m, want)); over && (r.marks.Until.IsZero() || until.Before(r.marks.Until)) {
+	if sooner || over && r.marks.Until.IsZero() {
 		r.marks.Until = until
 	}
 	r.marks.Armed, s.Within, r.marks.Told = r.in.RM.Since, r.set.Grace, time.Time{}

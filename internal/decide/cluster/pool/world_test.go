@@ -224,7 +224,7 @@ func (w *world) round() {
 	for _, p := range w.workers {
 		worker := p.Worker
 		worker.Managers, worker.Excluded = slices.Clone(p.Managers), p.excluded || !p.read
-		worker.Figures = w.watch(p)
+		worker.Figures, worker.Sells = w.watch(p), p.Allowance != (Size{})
 		worker.Heard, p.heard = p.heard, time.Time{}
 		if p.Pod != nil && w.silent && !p.mute && p.up {
 			own := p.size(len(p.jobs))

@@ -19,6 +19,8 @@ const (
 
 	propertyMasterOptions     = "yarn.app.mapreduce.am.command-opts"
 	propertyMasterEnvironment = "yarn.app.mapreduce.am.env"
+
+	kryo = "org.apache.spark.serializer.KryoSerializer"
 )
 
 // service is a remote shuffle service, as its clients are configured.
@@ -200,7 +202,6 @@ func (c *client) addresses() []Finding {
 func (c *client) spark() []Finding {
 	var found []Finding
 	// Both clients' documents ask for it, because the servers reorder data. Both ran with it.
-	const kryo = "org.apache.spark.serializer.KryoSerializer"
 	if value := c.settings[propertySparkSerializer]; value != kryo {
 		found = append(found, Finding{
 			Code: ShuffleSerializer, Severity: Warning, Property: propertySparkSerializer, Value: value,

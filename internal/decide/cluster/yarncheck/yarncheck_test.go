@@ -316,3 +316,27 @@ func TestNothingKnown(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// TestClients checks that the settings for clients of shuffle servers pass the checks of shuffle servers.
+func TestClients(t *testing.T) {
+	for name, clients := range map[string]func([]string) (spark, mapReduce map[string]string){
+		"Uniffle": UniffleClients, "Celeborn": CelebornClients,
+	} {
+		in := &Input{}
+		in.Spark, in.MapReduce = clients([]string{"a.example:1", "b.example:1"})
+		for _, c := range []*client{sparkClient(in), mapReduceClient(in)} {
+			if c == nil || c.name != name {
+				t.Fatalf("%s: a client of %+v", name, c)
+			}
+			if property, value := c.get(c.servers); value != "a.example:1,b.example:1" {
+				t.Errorf("%s: %s is %q", name, property, value)
+			}
+		}
+		if found, _ := shuffle(in); len(found) > 0 {
+			t.Errorf("%s: %+v", name, found)
+		}
+		if found := sparkShuffle(in); len(found) > 0 {
+			t.Errorf("%s: %+v", name, found)
+		}
+	}
+}

@@ -24,7 +24,7 @@ const (
 	lateCPU = 30 * time.Second
 	// lateMaster is the same for masters, which all containers of an application depend on.
 	lateMaster = 30 * time.Second
-	// refused is how long a container is left alone that the kernel delivers no signal to.
+	// refused is how long a container is left alone that gets no signal from the kernel or the ResourceManager.
 	refused = time.Minute
 )
 
@@ -50,6 +50,13 @@ func calm() waits {
 
 // hurried are the waits at the hard mark. A JVM needs about a second to end with SIGTERM.
 func hurried() waits { return waits{term: 2 * time.Second, kill: time.Second, settle: time.Second} }
+
+// detour is the time in which a signal by way of the ResourceManager arrives, and the NodeManager's list shows its
+// effect: a heartbeat of the NodeManager each, of a second by default.
+const detour = 3 * time.Second
+
+// reached reports whether a signal to a container can have an effect.
+func (c *Container) reached() bool { return c.Processes > 0 || c.Remote && !c.Ended }
 
 // round is the working data of one round.
 type round struct {
@@ -268,8 +275,12 @@ func (r *round) end(w waits, why model.Reason) Decision {
 func (r *round) underway(w waits, why model.Reason, hard bool) (d Decision, busy bool) {
 	for _, c := range r.order {
 		t := r.tried(c.ID)
-		if t == nil || t.Terminated.IsZero() || c.Processes == 0 || r.refuses(c) {
+		if t == nil || t.Terminated.IsZero() || !c.reached() || r.refuses(c) {
 			continue
+		}
+		w := w
+		if c.Remote {
+			w.term, w.kill = w.term+detour, w.kill+detour
 		}
 		after := model.Operand{
 			Name: "after", Value: int64(r.in.Now.Sub(t.Terminated) / time.Second), Unit: model.UnitSeconds,
@@ -304,7 +315,7 @@ func (r *round) measured(after time.Time, hard bool) bool {
 func (r *round) next(hard bool) *Container {
 	for _, c := range r.order {
 		switch t := r.tried(c.ID); {
-		case c.Processes == 0, r.refuses(c), t != nil && !t.Terminated.IsZero():
+		case !c.reached(), r.refuses(c), t != nil && !t.Terminated.IsZero():
 			continue // it cannot be told, or is stuck
 		case hard:
 			return c

@@ -78,7 +78,10 @@ type Container struct {
 	Processes int // that run now
 	// Decommissions means that one of its processes is a Spark executor that catches the decommission signal.
 	Decommissions bool
-	// Refused is when the kernel last refused to deliver a signal to it; zero: never.
+	// Remote means that its processes are another user's, which are not seen, and that the ResourceManager can be asked to
+	// have it ended. Processes is 0 then.
+	Remote bool
+	// Refused is when the kernel or the ResourceManager last refused to deliver a signal to it; zero: never.
 	Refused time.Time
 }
 

@@ -84,6 +84,7 @@ func (w *world) look() Input {
 			c = Container{ID: b.ID, Master: true, Started: b.Started, Decommissions: b.Decommissions}
 		}
 		c.Known, c.Processes, c.Refused = known, b.Processes, b.Refused
+		c.Remote = b.Remote && known && !w.silent
 		in.Container = append(in.Container, c)
 	}
 	return in
@@ -128,7 +129,9 @@ func (w *world) signal(d Decision) {
 		b.Refused = w.now
 		return
 	}
-	w.outcome.Delivered = b.Processes
+	if w.outcome.Delivered = b.Processes; b.Remote {
+		w.outcome.Delivered = 1
+	}
 	switch {
 	case d.Signal == Decommission && b.moves > 0:
 		b.ends = w.now.Add(b.moves)
@@ -224,6 +227,9 @@ func (w *world) do(command string) error {
 		_, b.Opportunistic = named["opportunistic"]
 		_, b.Ended = named["ended"]
 		_, b.Decommissions = named["spark"]
+		if _, b.Remote = named["remote"]; b.Remote {
+			b.Processes, b.Started = 0, time.Time{}
+		}
 		if _, starts := named["starting"]; starts {
 			b.Processes, b.Started = 0, time.Time{}
 		}

@@ -3,7 +3,9 @@ package hadoop
 import (
 	"cmp"
 	"path"
+	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -42,6 +44,11 @@ func AddGuard(p *corev1.Pod, y *v1alpha1.YARNSpec, image string, all model.Amoun
 	take(kube.Worker(&p.Spec), amount)
 	args := []string{"--allowance=" + allowancePath, "--nodemanager=http://127.0.0.1:" + strconv.Itoa(yarn.WebPort),
 		"--user=" + y.User}
+	if y.AuthSecret == nil && !slices.ContainsFunc(y.ResourceManagers, encrypted) { // the guard has no keys of the pool
+		for _, address := range y.ResourceManagers {
+			args = append(args, "--resourcemanager="+address)
+		}
+	}
 	if n := spec.KillsPerMinute; n != nil {
 		args = append(args, "--kills-per-minute="+strconv.Itoa(int(*n)))
 	}
@@ -83,6 +90,9 @@ func AddGuard(p *corev1.Pod, y *v1alpha1.YARNSpec, image string, all model.Amoun
 	})
 	p.Annotations[v1alpha1.AnnotationPoolAllowance] = allowance
 }
+
+// encrypted reports whether an address is one of https. The guard's image has no certificates of authorities.
+func encrypted(address string) bool { return !strings.HasPrefix(address, "http://") }
 
 // take makes a container request so much less, and limits it to so much less.
 func take(c *corev1.Container, a model.Amount) {

@@ -58,15 +58,7 @@ func Configuration(given, own string) *corev1.ProjectedVolumeSource {
 func Site(spec *v1alpha1.YARNSpec) string {
 	var b strings.Builder
 	b.WriteString("<?xml version=\"1.0\"?>\n<configuration xmlns:xi=\"http://www.w3.org/2001/XInclude\">\n")
-	properties := func(all map[string]string) {
-		for _, name := range slices.Sorted(maps.Keys(all)) {
-			b.WriteString("  <property><name>")
-			_ = xml.EscapeText(&b, []byte(name))
-			b.WriteString("</name><value>")
-			_ = xml.EscapeText(&b, []byte(all[name]))
-			b.WriteString("</value></property>\n")
-		}
-	}
+	properties := func(all map[string]string) { writeProperties(&b, all) }
 	properties(resourceManagers(spec.ResourceManagers))
 	properties(map[string]string{
 		"yarn.nodemanager.aux-services":       "mapreduce_shuffle",
@@ -99,6 +91,17 @@ func Site(spec *v1alpha1.YARNSpec) string {
 	})
 	b.WriteString("</configuration>\n")
 	return b.String()
+}
+
+// writeProperties writes properties as Hadoop's configuration files have them.
+func writeProperties(b *strings.Builder, all map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		b.WriteString("  <property><name>")
+		_ = xml.EscapeText(b, []byte(name))
+		b.WriteString("</name><value>")
+		_ = xml.EscapeText(b, []byte(all[name]))
+		b.WriteString("</value></property>\n")
+	}
 }
 
 // resourceManagers returns the properties that follow from the addresses of ResourceManagers.

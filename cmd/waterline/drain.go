@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waterline-io/waterline/internal/decide/cluster/shuffle"
+	"github.com/waterline-io/waterline/internal/drain"
+	"github.com/waterline-io/waterline/internal/drain/celeborn"
+	"github.com/waterline-io/waterline/internal/drain/uniffle"
+)
+
+func drainCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "drain",
+		Short: "Drain servers of a remote shuffle service, and wait until nobody needs their data",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("there is no drain command %q; there is shuffle", args[0])}
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(drainShuffleCommand())
+	return c
+}
+
+// shuffleService says which service is asked, and as whom.
+type shuffleService struct {
+	uniffle, celeborn, user, passwordFile, caFile string
+}
+
+func drainShuffleCommand() *cobra.Command {
+	var s shuffleService
+	var timeout time.Duration
+	var workers []drain.Worker
+	c := &cobra.Command{
+		Use:   "shuffle --uniffle|--celeborn ADDRESS SERVER=ADDRESS...",
+		Short: "Drain servers of Apache Uniffle or Celeborn before their end",
+		Long: `Drain servers of Apache Uniffle or Celeborn, and wait until nobody needs their data. Then they can be ended without
+harm to jobs. No data moves, so a drain takes as long as the longest application with data on the server.
+
+Each server is named as its coordinator or master lists it (IP-PORT for Uniffle, a host for Celeborn), with the address
+of its own web server. A server that was drained ends by itself, unless it is set not to.
+
+After --timeout, the servers go on draining and the command ends. It never says that a server with data can be ended:
+whether jobs keep replicas is for a person to know (docs/shuffle.md).
+
+The exit code is 0 if all servers are drained, and 1 if one is lost, still has data after --timeout, or does not answer.`,
+		Example: `  waterline drain shuffle --uniffle http://coordinator:19998 10.0.0.1-19999=http://10.0.0.1:19996
+  waterline drain shuffle --celeborn http://master:9098 --timeout 2h worker-3=http://worker-3:9096`,
+		Args: func(_ *cobra.Command, args []string) (err error) {
+			if workers, err = shuffleServers(args); err == nil {
+				switch {
+				case (s.uniffle == "") == (s.celeborn == ""):
+					err = errors.New("name the coordinator with --uniffle, or the master with --celeborn")
+				case !webAddress(s.uniffle + s.celeborn):
+					err = fmt.Errorf("%q is no address of a web server, such as http://coordinator:19998", s.uniffle+s.celeborn)
+				case (s.user == "") != (s.passwordFile == ""):
+					err = errors.New("write --user and --password-file, or neither")
+				case timeout <= 0:
+					err = errors.New("--timeout must be positive, such as 6h")
+				}
+			}
+			if err != nil {
+				return usageError{err}
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error {
+			by, err := s.drainer()
+			if err != nil {
+				return fmt.Errorf("draining shuffle servers: %w", err)
+			}
+			return drainShuffle(c.Context(), c.OutOrStdout(), by, workers, timeout)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&s.uniffle, "uniffle", "", "base address of the coordinator's web server")
+	f.StringVar(&s.celeborn, "celeborn", "", "base address of the master's web server; of several masters, the leader's")
+	f.DurationVar(&timeout, "timeout", 6*time.Hour, "how long to wait")
+	f.StringVar(&s.user, "user", "", "user for the service, where it wants one")
+	f.StringVar(&s.passwordFile, "password-file", "", "file with the user's password")
+	f.StringVar(&s.caFile, "ca-file", "", "PEM file of the authorities that may sign https servers")
+	return c
+}
+
+// shuffleServers reads the names of servers and the addresses of their web servers.
+func shuffleServers(args []string) ([]drain.Worker, error) {
+	var all []drain.Worker
+	for _, arg := range args {
+		name, address, _ := strings.Cut(arg, "=")
+		if name == "" || !webAddress(address) {
+			return nil, fmt.Errorf("%q is no server with the address of its web server, such as "+
+				"10.0.0.1-19999=http://10.0.0.1:19996", arg)
+		}
+		all = append(all, drain.Worker{Host: name, URL: address})
+	}
+	if len(all) == 0 {
+		return nil, errors.New("name the servers to drain, such as 10.0.0.1-19999=http://10.0.0.1:19996")
+	}
+	return all, nil
+}
+
+func webAddress(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+}
+
+func (s *shuffleService) drainer() (drain.Drainer, error) {
+	auth := drain.Auth{User: s.user}
+	for file, set := range map[string]func([]byte){
+		s.passwordFile: func(b []byte) { auth.Password = strings.TrimRight(string(b), "\r\n") },
+		s.caFile:       func(b []byte) { auth.CA = b },
+	} {
+		if file == "" {
+			continue
+		}
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		set(content)
+	}
+	if s.uniffle != "" {
+		return uniffle.New(s.uniffle, auth)
+	}
+	return celeborn.New(s.celeborn, auth)
+}
+
+// drainPace is the time between two looks at shuffle servers. Their heartbeats are 10 s and 30 s apart.
+const drainPace = 5 * time.Second
+
+// drainShuffle drains servers and waits for them.
+func drainShuffle(
+	ctx context.Context, out io.Writer, by drain.Drainer, workers []drain.Worker, timeout time.Duration,
+) error {
+	in := shuffle.Input{Settings: shuffle.Settings{Drain: timeout}, Servers: make([]shuffle.Server, len(workers))}
+	said, done := make([]string, len(workers)), make([]bool, len(workers))
+	for i, w := range workers {
+		in.Servers[i] = shuffle.Server{Name: w.Host, Leaves: true}
+	}
+	for began := time.Now(); ; {
+		in.Now = time.Now()
+		texts := make([]string, len(workers))
+		for i, w := range workers {
+			if done[i] {
+				continue
+			}
+			status, err := by.Status(ctx, w)
+			in.Servers[i].State = shuffle.State(status.State) // "" with an error
+			if texts[i] = status.Text; err != nil {
+				texts[i] = err.Error()
+			}
+			if err == nil && status.Work > 0 {
+				texts[i] = fmt.Sprintf("%s, %d left", texts[i], status.Work)
+			}
+		}
+		left, lost := 0, 0
+		for i, step := range shuffle.Next(&in) {
+			if done[i] {
+				continue
+			}
+			s := &in.Servers[i]
+			if step.Verb == shuffle.Drain {
+				if err := by.Drain(ctx, workers[i], timeout); err != nil {
+					texts[i] = err.Error()
+				} else {
+					s.Asked = in.Now
+					if workers[i].Asked = true; s.Since.IsZero() {
+						s.Since = in.Now
+					}
+				}
+			}
+			if line := fmt.Sprintf("%s: %s: %s", s.Name, step.Why, texts[i]); line != said[i] {
+				said[i] = line
+				fmt.Fprintln(out, strings.TrimSuffix(line, ": "))
+			}
+			switch {
+			case s.State == shuffle.Lost:
+				lost++
+			case step.Verb == shuffle.End:
+				done[i] = true
+			default:
+				left++
+			}
+		}
+		switch {
+		case lost > 0 && left == 0:
+			return fmt.Errorf("of %d servers, %d ended with data that applications need", len(workers), lost)
+		case left == 0:
+			return nil
+		case in.Now.Sub(began) >= timeout:
+			return fmt.Errorf("after %s, %d of %d servers are not drained; they go on draining", timeout, left, len(workers))
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d servers are not drained; they go on draining: %w", left, len(workers), ctx.Err())
+		case <-time.After(drainPace):
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package guard
+
+import (
+	"context"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/decide/node/shed"
+	"github.com/waterline-io/waterline/internal/guard/guardlog"
+	"github.com/waterline-io/waterline/internal/yarn"
+)
+
+// asked is what came of asking the ResourceManager for a signal.
+type asked struct {
+	container string
+	at        time.Time // of the signal
+	err       error
+}
+
+// askRM asks the ResourceManager to have a container signalled, and reports whether it was asked. The answer comes
+// later, because the guard must not wait for it at the hard mark. Only a container that the NodeManager lists is named:
+// an id that is only in an environment may be that of a container on another node.
+func (g *Guard) askRM(ctx context.Context, id string, signal shed.Signal, now time.Time) bool {
+	command, known := map[shed.Signal]yarn.ContainerSignal{
+		shed.Terminate: yarn.GracefulShutdown, shed.Kill: yarn.ForcefulShutdown,
+	}[signal] // it has none that Spark takes for a decommission
+	l := g.listing.known[id]
+	if g.rm == nil || !known || l == nil || l.Ended {
+		return false
+	}
+	go func() {
+		within, cancel := context.WithTimeout(ctx, listWithin)
+		defer cancel()
+		a := asked{id, now, g.rm.SignalContainer(within, id, command)}
+		select {
+		case g.asked <- a:
+		case <-ctx.Done():
+		}
+	}()
+	return true
+}
+
+// heard takes the answer of the ResourceManager over. What it refused counts as not tried.
+func (g *Guard) heard(ctx context.Context, a asked) {
+	g.complain(ctx, "signalling "+a.container, a.err)
+	if a.err == nil {
+		return
+	}
+	g.refused[a.container] = time.Now()
+	for i, h := range g.hits[a.container] {
+		if h.remote && h.at.Equal(a.at) {
+			g.hits[a.container] = append(g.hits[a.container][:i:i], g.hits[a.container][i+1:]...)
+			break
+		}
+	}
+	if len(g.hits[a.container]) == 0 {
+		delete(g.hits, a.container)
+	}
+	if g.outcome.Container == "" || g.outcome.Container == a.container {
+		g.outcome = shed.Outcome{Container: a.container}
+	}
+	g.write(ctx, guardlog.Record{
+		At: time.Now(), Container: a.container, Application: application(a.container), Asked: true,
+		Error: a.err.Error(), Tried: g.tried(a.container),
+	})
+}
