@@ -401,8 +401,9 @@ type WorkerPoolStatus struct {
 	Next *metav1.Time `json:"next,omitempty"`
 	// ResourceManager is the active one.
 	ResourceManager *ResourceManagerStatus `json:"resourceManager,omitempty"`
-	// ValidSpec is the last spec that could be used, as JSON. After an edit to one that cannot, the pool goes on by it: its
-	// workers are resized and drained, none grows, and no pod is made, until somebody corrects the spec.
+	// ValidSpec is the last spec that could be used, as JSON. After an edit to one that cannot, the pool goes on by it:
+	// its workers are resized and drained, none grows, and no pod is made, until somebody corrects the spec. One of more
+	// than 256 KiB is not kept.
 	ValidSpec string `json:"validSpec,omitempty"`
 	// Reports is the number of ConfigMaps NAME-report-0, NAME-report-1, … in which the key workers.json has the state of
 	// each worker. A pool of at most 20 workers has none. waterline explain pool reads them.

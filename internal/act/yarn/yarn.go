@@ -136,8 +136,8 @@ func (a *Actor) note(now time.Time, r *Resize) {
 // Heard returns the time that the ResourceManager was told about a worker in the last round, and confirmed; zero: none.
 func (a *Actor) Heard(worker string) time.Time { return a.heard[worker] }
 
-// Check compares the total that the ResourceManager shows of a worker with what it was asked for; nil is none. The error
-// says that a resize has had no effect for too long.
+// Check compares the total that the ResourceManager shows of a worker with what it was asked for; nil is none. The
+// error says that a resize has had no effect for too long.
 func (a *Actor) Check(now time.Time, worker string, total *model.Size) error {
 	w, found := a.asked[worker]
 	switch {

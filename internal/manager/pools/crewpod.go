@@ -21,7 +21,8 @@ func (c *crewRound) newCrewPod(pl *place, marks crew.Marks) (batch *corev1.Pod, 
 	w.Args = append(w.Args, c.kind.Args...)
 	w.Env = append([]corev1.EnvVar{{Name: olap.HostVariable, Value: pl.host}}, w.Env...)
 	w.Ports = append([]corev1.ContainerPort{{Name: "web", ContainerPort: c.kind.Port}}, w.Ports...)
-	w.Resources = corev1.ResourceRequirements{Requests: kube.ResourceList(c.read.Floor), Limits: kube.ResourceList(c.read.Floor)}
+	size := kube.ResourceList(c.read.Floor)
+	w.Resources = corev1.ResourceRequirements{Requests: size, Limits: size.DeepCopy()}
 	setHook(w, c.kind.Linger(c.read.Drain, marks.End))
 	// A worker that has drained ends with code 0, and must not start again. One that crashed may.
 	p.Spec.RestartPolicy = corev1.RestartPolicyOnFailure

@@ -44,19 +44,23 @@ func TestSecret(t *testing.T) {
 		"complete": {
 			secret: map[string]string{yarn.KeyPrincipal: "waterline@EXAMPLE.COM\n", yarn.KeyKeytab: kt, yarn.KeyKrb5: config},
 		},
-		"the realm of krb5.conf": {secret: map[string]string{yarn.KeyPrincipal: "waterline", yarn.KeyKeytab: kt, yarn.KeyKrb5: config}},
+		"the realm of krb5.conf": {secret: map[string]string{
+			yarn.KeyPrincipal: "waterline", yarn.KeyKeytab: kt, yarn.KeyKrb5: config,
+		}},
 		"empty": {reason: "BadSecret",
 			words: []string{"Secret hadoop", "lacks principal, keytab, krb5.conf", "ca.crt"}},
 		"other names": {secret: map[string]string{"password": "x", "Keytab": kt}, reason: "BadSecret",
 			words: []string{"lacks principal, keytab, krb5.conf"}},
 		"two are missing": {secret: map[string]string{yarn.KeyPrincipal: "waterline", yarn.KeyKrb5: ""}, reason: "BadSecret",
 			words: []string{"lacks keytab, krb5.conf"}},
-		"a keytab of text": {secret: map[string]string{yarn.KeyPrincipal: "waterline", yarn.KeyKeytab: "x", yarn.KeyKrb5: config},
+		"a keytab of text": {secret: map[string]string{
+			yarn.KeyPrincipal: "waterline", yarn.KeyKeytab: "x", yarn.KeyKrb5: config},
 			reason: "BadSecret", words: []string{"spec.yarn.authSecret", "keytab of waterline@EXAMPLE.COM"}},
 		"another's keytab": {
 			secret: map[string]string{yarn.KeyPrincipal: "waterline", yarn.KeyKeytab: keytabOf(t, "hive"), yarn.KeyKrb5: config},
 			reason: "BadSecret", words: []string{"no usable key of waterline@EXAMPLE.COM", "hive@EXAMPLE.COM"}},
-		"no realm": {secret: map[string]string{yarn.KeyPrincipal: "waterline", yarn.KeyKeytab: kt, yarn.KeyKrb5: "[libdefaults]\n"},
+		"no realm": {secret: map[string]string{
+			yarn.KeyPrincipal: "waterline", yarn.KeyKeytab: kt, yarn.KeyKrb5: "[libdefaults]\n"},
 			reason: "BadSecret", words: []string{"default_realm"}},
 		"no certificate": {secret: map[string]string{yarn.KeyCA: "x"}, reason: "BadSecret",
 			words: []string{"ca.crt", "PEM"}},

@@ -327,8 +327,9 @@ func (r *round) fill(pl *place, on map[string]int) {
 	if r.p.Generation == r.k.status.ObservedGeneration {
 		w.Attempts = pool.Failures(int(pl.row.Attempts), w.Ended, r.opening)
 	}
-	w.Label = r.state.LabelOf(pl.labelled, net.JoinHostPort(pl.host, strconv.Itoa(hadoop.Port)), net.JoinHostPort(pl.host, "0"))
-	w.Managers, pl.settled = r.state.Managers(pl.host, strconv.Itoa(hadoop.Port))
+	port := strconv.Itoa(hadoop.Port)
+	w.Label = r.state.LabelOf(pl.labelled, net.JoinHostPort(pl.host, port), net.JoinHostPort(pl.host, "0"))
+	w.Managers, pl.settled = r.state.Managers(pl.host, port)
 	switch p := pl.pod; {
 	case p != nil && !p.over:
 		w.Pod = &pool.Pod{

@@ -132,7 +132,8 @@ func (r *round) newPod(pl *place, marks pool.Marks) (batch *corev1.Pod, sold boo
 		{Name: "nm", ContainerPort: hadoop.Port}, {Name: "web", ContainerPort: yarn.WebPort},
 	}, w.Ports...)
 	w.Resources = corev1.ResourceRequirements{
-		Requests: kube.ResourceList(r.read.Floor.Plus(r.read.Overhead)), Limits: kube.ResourceList(r.read.Ceiling.Plus(r.read.Overhead)),
+		Requests: kube.ResourceList(r.read.Floor.Plus(r.read.Overhead)),
+		Limits:   kube.ResourceList(r.read.Ceiling.Plus(r.read.Overhead)),
 	}
 	mount(p, "conf", hadoop.ConfDir, hadoop.Configuration(v1alpha1.NameOf(r.p.Spec.YARN.ConfigMap), objectName(r.p)))
 	setHook(w, hadoop.Linger(r.read.Drain, marks.End, r.graceful()))

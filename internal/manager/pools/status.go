@@ -85,11 +85,14 @@ func (k *keeper) report(ctx context.Context, now time.Time, p *v1alpha1.WorkerPo
 	}
 }
 
-// specText returns a spec as the status keeps it.
+// maxSpec bounds the spec that a status keeps. An object of the API may have a megabyte.
+const maxSpec = 256 << 10
+
+// specText returns a spec as the status keeps it; "" if it is too long.
 func specText(s *v1alpha1.WorkerPoolSpec) string {
 	text, err := json.Marshal(s)
-	if err != nil {
-		return "" // all of it was read from JSON
+	if err != nil || len(text) > maxSpec { // all of it was read from JSON
+		return ""
 	}
 	return string(text)
 }

@@ -40,6 +40,11 @@ func TestUsable(t *testing.T) {
 			t.Errorf("the settings of workers of one size are %+v", s)
 		}
 	}
+	long := r.p.DeepCopy()
+	long.Spec.Template.Annotations = map[string]string{"note": strings.Repeat("a", maxSpec)}
+	if text := specText(&long.Spec); text != "" {
+		t.Errorf("a spec of %d bytes is kept", len(text))
+	}
 	for _, text := range []string{"", "{", specText(&bad.Spec)} {
 		r.k.status.ValidSpec = text
 		if used, _, err := r.k.usable(bad); used != nil || err == nil || strings.Contains(err.Error(), "goes on") {

@@ -8,8 +8,8 @@ const notice = 2
 
 // Allowed returns what the guard of a worker lets its containers use after its next step, and until when the others may
 // run: the size that the worker's deadline is for, or without a deadline its total. It is not known while the
-// ResourceManager is silent, nor for a worker that drains with a total of zero: its containers keep what they have until
-// shortly before its end.
+// ResourceManager is silent, nor for a worker that drains with a total of zero: its containers keep what they have
+// until shortly before its end.
 func Allowed(in *Input, w *Worker, s *Step) (size Size, until time.Time, known bool) {
 	m, _ := w.Manager()
 	switch {

@@ -20,8 +20,8 @@ const (
 	ItsName
 )
 
-// Asks returns what the NodeManager of a worker with a pod is asked before [Next] is called. The input lacks nothing but
-// the answers.
+// Asks returns what the NodeManager of a worker with a pod is asked before [Next] is called. The input lacks nothing
+// but the answers.
 func Asks(in *Input, w *Worker) Question {
 	p := w.Pod
 	if !in.RM.Known {

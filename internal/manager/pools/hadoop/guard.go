@@ -28,8 +28,8 @@ func guardAmount() model.Amount { return model.Amount{CPU: 20, Memory: 32 << 20}
 // guardCPULimit is the CPU limit of a guard in mCPU. A round in which processes are looked at takes some milliseconds.
 const guardCPULimit = 200
 
-// AddGuard adds a guard with an image to a worker's pod, which requests so much in all. It is a sidecar: it starts before
-// the NodeManager and ends after it. The pod requests no more with it than without: its request is a part of the
+// AddGuard adds a guard with an image to a worker's pod, which requests so much in all. It is a sidecar: it starts
+// before the NodeManager and ends after it. The pod requests no more with it than without: its request is a part of the
 // overhead. allowance is the annotation that it reads, as it is at first.
 func AddGuard(p *corev1.Pod, y *v1alpha1.YARNSpec, image string, all model.Amount, allowance string) {
 	spec := y.Guard

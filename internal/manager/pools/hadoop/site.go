@@ -31,9 +31,9 @@ const (
 	VCoresVariable = "WATERLINE_VCORES"
 )
 
-// Configuration returns the volume with the worker's Hadoop configuration: the pool's own files, and those of the user's
-// ConfigMap beside them, except yarn-site.xml, which ours includes. given and own are names of ConfigMaps; given may be
-// "".
+// Configuration returns the volume with the worker's Hadoop configuration: the pool's own files, and those of the
+// user's ConfigMap beside them, except yarn-site.xml, which ours includes. given and own are names of ConfigMaps; given
+// may be "".
 func Configuration(given, own string) *corev1.ProjectedVolumeSource {
 	from := func(name string, items ...corev1.KeyToPath) corev1.VolumeProjection {
 		return corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{
