@@ -41,10 +41,11 @@ type leader struct {
 	fresh   atomic.Bool
 	summary atomic.Pointer[nodehealth.Summary]
 
-	mu       sync.Mutex
-	governed map[string]string // policy by node; nil: not counted yet
-	off      map[string]bool   // nodes on which Waterline is stopped; nil: not counted yet
-	slipped  map[string]int32  // number by policy; nil: not searched yet
+	mu        sync.Mutex
+	governed  map[string]string // policy by node; nil: not counted yet
+	off       map[string]bool   // nodes on which Waterline is stopped; nil: not counted yet
+	slipped   map[string]int32  // number by policy; nil: not searched yet
+	requested requests          // by batch pods, of the largest owners
 }
 
 func newLeader(cfg *Config, p *policies, namespaces *table.Table[map[string]string]) *leader {
@@ -166,7 +167,7 @@ func (l *leader) count(ctx context.Context) {
 	l.statuses.write(ctx, tallies, slipped)
 }
 
-// sweep searches for slipped pods.
+// sweep searches for slipped pods, and sums up what batch pods request.
 func (l *leader) sweep(ctx context.Context) {
 	l.mu.Lock()
 	governed := l.governed
@@ -174,7 +175,7 @@ func (l *leader) sweep(ctx context.Context) {
 	if governed == nil {
 		return
 	}
-	slipped, err := l.sweeper.sweep(ctx, governed)
+	slipped, requested, err := l.sweeper.sweep(ctx, governed)
 	if err != nil {
 		if ctx.Err() == nil {
 			l.log.Warn("pods that slipped could not be looked for", "err", err)
@@ -183,7 +184,7 @@ func (l *leader) sweep(ctx context.Context) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.slipped = slipped
+	l.slipped, l.requested = slipped, requested.largest(mostOwners)
 }
 
 // alive returns an error if the rounds have stopped.

@@ -59,8 +59,20 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	if l.pools != nil {
 		l.pools.Collect(metric)
 	}
+	reports, _ := l.fleet.reports.All()
+	for node, r := range reports {
+		if r.withdrawn {
+			metric(prometheus.GaugeValue, v1alpha1.MetricNodeWithdrawn, "1 while the offer is withdrawn.", 1, "node", node)
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for of, amount := range l.requested {
+		metric(prometheus.GaugeValue, v1alpha1.MetricBatchCPURequested, "CPU that batch pods on nodes request.",
+			float64(amount.CPU)/1000, "namespace", of.namespace, "owner", of.owner)
+		metric(prometheus.GaugeValue, v1alpha1.MetricBatchMemoryRequested, "Memory that batch pods on nodes request.",
+			float64(amount.Memory), "namespace", of.namespace, "owner", of.owner)
+	}
 	if l.slipped != nil {
 		sum := int32(0)
 		for _, n := range l.slipped {

@@ -22,8 +22,8 @@ import (
 // page is the number of pods in one list call. None is kept, so this bounds the memory of a sweep.
 const page = 500
 
-// sweeper searches for batch pods that were admitted without the webhook. Watching all pods would cost more than a
-// search every few minutes, and the only action is an event for the owner.
+// sweeper searches for batch pods that were admitted without the webhook, and sums up what the others request. Watching
+// all pods would cost more than a search every few minutes, and the only action is an event for the owner.
 type sweeper struct {
 	core       rest.Interface
 	policies   *policies
@@ -33,29 +33,31 @@ type sweeper struct {
 	published  map[string]time.Time // owners with an event, by UID
 }
 
-// sweep returns the number of slipped pods on the nodes of each policy, and writes one event for each of their owners.
-func (s *sweeper) sweep(ctx context.Context, governed map[string]string) (map[string]int32, error) {
+// sweep returns the number of slipped pods on the nodes of each policy, and what batch pods request. It writes one
+// event for each owner of slipped pods.
+func (s *sweeper) sweep(ctx context.Context, governed map[string]string) (map[string]int32, requests, error) {
 	rules := *s.policies.rules.Load()
-	slipped := map[string]int32{}
-	seen := map[string]bool{} // pods with both labels
+	slipped, requested := map[string]int32{}, requests{}
 	look := func(pod *corev1.Pod, namespace *corev1.Namespace) error {
-		if seen[string(pod.UID)] || !s.slips(rules, pod, namespace) {
+		requested.add(pod)
+		if !s.slips(rules, pod, namespace) {
 			return nil
 		}
-		seen[string(pod.UID)] = true
 		if policy := governed[pod.Spec.NodeName]; policy != "" {
 			slipped[policy]++
 		}
 		return s.report(ctx, pod)
 	}
-	for _, label := range []string{v1alpha1.LabelQoS, v1alpha1.LabelQoSAlias} {
-		err := s.each(ctx, "", label+"=BE", func(pod *corev1.Pod) error { return look(pod, nil) })
+	for _, labels := range []string{
+		v1alpha1.LabelQoS + "=BE", v1alpha1.LabelQoSAlias + "=BE," + v1alpha1.LabelQoS + "!=BE",
+	} {
+		err := s.each(ctx, "", labels, func(pod *corev1.Pod) error { return look(pod, nil) })
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if len(rules.Pods) == 0 {
-		return slipped, nil
+		return slipped, requested, nil
 	}
 	namespaces, _ := s.namespaces.All()
 	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
@@ -63,10 +65,10 @@ func (s *sweeper) sweep(ctx context.Context, governed map[string]string) (map[st
 		err := s.each(ctx, name, "!"+v1alpha1.LabelQoS+",!"+v1alpha1.LabelQoSAlias,
 			func(pod *corev1.Pod) error { return look(pod, namespace) })
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return slipped, nil
+	return slipped, requested, nil
 }
 
 // slips reports whether a pod is batch and has native requests. A pod older than the policy that makes it batch does

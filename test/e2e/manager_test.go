@@ -287,6 +287,8 @@ spec: {nodeName: m2, tolerations: [{operator: Exists}], containers: [{name: c, i
 	first.stop(os.Kill)
 	second := m.manager(sooner...)
 	m.shows(`waterline_nodes{state="withdrawn"} 2`)
+	m.shows(`waterline_node_withdrawn{node="m1"} 1`)
+	m.shows(`waterline_node_withdrawn{node="m2"} 1`)
 	time.Sleep(15 * time.Second)
 	for i := range 12 {
 		name := fmt.Sprintf("m%d", i)

@@ -319,5 +319,6 @@ spec:
 			t.Errorf("the pod requests %s", got)
 		}
 	}
+	m.shows(`waterline_batch_cpu_requested_cores{namespace="default",owner="Deployment/slips"} 2`)
 	kubectl(t, "delete", "events", "--field-selector", "reason=NotAdmitted")
 }
