@@ -179,6 +179,7 @@ test)
 		after "$packages"
 		level "level 1: arm64, emulated" test-arm64 go qemu-aarch64-static
 		level "level 2: live kernel" test-kernel go root cgroup
+		level "level 2: an agent for arm64, emulated" test-arm64-agent go root cgroup qemu-aarch64-static
 		level "level 4: dashboard in a browser" test-web go chromium npm
 		level "level 6: YARN" test-yarn go root java mvn python3
 		level "level 6: Trino" test-trino go root java mvn

@@ -62,7 +62,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	reports, _ := l.fleet.reports.All()
 	for node, r := range reports {
 		if r.withdrawn {
-			metric(prometheus.GaugeValue, v1alpha1.MetricNodeWithdrawn, "1 for a node whose offer is withdrawn.", 1, "node", node)
+			metric(prometheus.GaugeValue, v1alpha1.MetricNodeWithdrawn, "1 while the offer is withdrawn.", 1, "node", node)
 		}
 	}
 	l.mu.Lock()

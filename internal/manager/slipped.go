@@ -33,8 +33,8 @@ type sweeper struct {
 	published  map[string]time.Time // owners with an event, by UID
 }
 
-// sweep returns the number of slipped pods on the nodes of each policy, and what batch pods request. It writes one event
-// for each owner of slipped pods.
+// sweep returns the number of slipped pods on the nodes of each policy, and what batch pods request. It writes one
+// event for each owner of slipped pods.
 func (s *sweeper) sweep(ctx context.Context, governed map[string]string) (map[string]int32, requests, error) {
 	rules := *s.policies.rules.Load()
 	slipped, requested := map[string]int32{}, requests{}

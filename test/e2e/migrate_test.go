@@ -155,8 +155,8 @@ spec:
 	m.asks("jobs", theirs, "c(cpu=1)")
 }
 
-// TestAPIMigrateFromCPUShareSyncer follows docs/migrate-cpu-share-syncer.md as far as an API server shows it. The policy
-// is made of the daemon in the cluster, and selects its nodes: at first those of the canary, then all.
+// TestAPIMigrateFromCPUShareSyncer follows docs/migrate-cpu-share-syncer.md as far as an API server shows it. The
+// policy is made of the daemon in the cluster, and selects its nodes: at first those of the canary, then all.
 func TestAPIMigrateFromCPUShareSyncer(t *testing.T) {
 	apply(t, `
 apiVersion: apps/v1
