@@ -519,7 +519,8 @@ func TestSignalContainer(t *testing.T) {
 		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%d: %v", test.status, err)
 		}
-		if want := "POST /ws/v1/cluster/containers/" + id + "/signal/" + string(test.signal) + "?user.name=batch"; asked != want {
+		want := "POST /ws/v1/cluster/containers/" + id + "/signal/" + string(test.signal) + "?user.name=batch"
+		if asked != want {
 			t.Errorf("%s was asked for, not %s", asked, want)
 		}
 	}

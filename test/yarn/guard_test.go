@@ -266,7 +266,8 @@ func TestGuardAsks(t *testing.T) {
 	}
 	j, node, before := crowded(t)
 	// Nothing new is placed, and the ResourceManager itself kills nothing meanwhile.
-	if _, err := rm.Resize(t.Context(), bed.NodeID(node), yarn.Resource{MemoryMiB: 256, VCores: 1}, time.Hour); err != nil {
+	small := yarn.Resource{MemoryMiB: 256, VCores: 1}
+	if _, err := rm.Resize(t.Context(), bed.NodeID(node), small, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
@@ -300,8 +301,9 @@ func TestGuardAsks(t *testing.T) {
 		t.Fatal(err)
 	}
 	const nobody = 65534
-	c := exec.CommandContext(t.Context(), filepath.Join(bin, "waterline-guard"), "--allowance="+filepath.Join(dir, "allowance"),
-		"--nodemanager="+bed.NodeURL(node), "--resourcemanager="+cluster.URLs()[0], "--user=root", "--listen=", "--cgroup="+dir,
+	c := exec.CommandContext(t.Context(), filepath.Join(bin, "waterline-guard"), "--user=root", "--listen=",
+		"--allowance="+filepath.Join(dir, "allowance"), "--cgroup="+dir,
+		"--nodemanager="+bed.NodeURL(node), "--resourcemanager="+cluster.URLs()[0],
 		fmt.Sprintf("--pid=%d", cluster.Node(node).PID()))
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	c.Stderr = os.Stderr
@@ -334,7 +336,8 @@ func TestGuardAsks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range before[:len(before)-1] {
-		if !slices.ContainsFunc(all, func(o yarn.Container) bool { return o.ID == c.ID && o.State == yarn.ContainerRunning }) {
+		runs := func(o yarn.Container) bool { return o.ID == c.ID && o.State == yarn.ContainerRunning }
+		if !slices.ContainsFunc(all, runs) {
 			t.Errorf("%s has ended too: %+v", c.ID, all)
 		}
 	}

@@ -16,7 +16,8 @@ const (
 	// windows at most.
 	hasty   = 3
 	longest = 6
-	// Containers that only lack CPU run slower. While their node sells something, they have so many times the grace to end.
+	// Containers that only lack CPU run slower. While their node sells something, they have so many times the grace to
+	// end.
 	lenient = 60
 )
 

@@ -2,8 +2,8 @@ package yarncheck
 
 import "strings"
 
-// UniffleClients returns the settings with which Spark and MapReduce use shuffle servers of Uniffle, with three replicas
-// of which one can be missed. The checks find nothing wrong with them.
+// UniffleClients returns the settings with which Spark and MapReduce use shuffle servers of Uniffle, with three
+// replicas of which one can be missed. The checks find nothing wrong with them.
 func UniffleClients(coordinators []string) (spark, mapReduce map[string]string) {
 	spark, mapReduce = services()[0].clients(coordinators)
 	spark["spark.rss.storage.type"] = "MEMORY_LOCALFILE"

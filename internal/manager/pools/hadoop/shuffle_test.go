@@ -18,7 +18,8 @@ func TestShuffleFiles(t *testing.T) {
 	files := ShuffleFiles(&v1alpha1.ShuffleSpec{
 		Celeborn: &v1alpha1.CelebornSpec{Masters: []string{"master1:9097", "master2:9097"}},
 	})
-	if names := slices.Sorted(maps.Keys(files)); !slices.Equal(names, []string{"mapred-shuffle.xml", "spark-shuffle.conf"}) {
+	names := slices.Sorted(maps.Keys(files))
+	if !slices.Equal(names, []string{"mapred-shuffle.xml", "spark-shuffle.conf"}) {
 		t.Fatalf("files %q", names)
 	}
 	const spark = `spark.celeborn.client.push.replicate.enabled true
