@@ -322,7 +322,8 @@ var sentences = map[evictbudget.Verdict]string{
 	evictbudget.NotItsOwn:  "is not evicted, because it is on another node",
 	evictbudget.NotBatch:   "is not evicted, because it is not batch",
 	evictbudget.Kept:       "is not evicted, because it says so, or because it is critical or static",
-	evictbudget.NodeSpent:  "is not evicted yet: the eviction budget of its node is used up (protect.eviction.perNodePerHour)",
+	evictbudget.NodeSpent: "is not evicted yet: the eviction budget of its node is used up " +
+		"(protect.eviction.perNodePerHour)",
 	evictbudget.OwnerSpent: "is not evicted yet: the eviction budget of its owner is used up",
 	evictbudget.AllSpent:   "is not evicted yet: the eviction budget of the cluster is used up",
 	evictbudget.Waits:      "is not evicted yet, because a PodDisruptionBudget keeps it",

@@ -139,7 +139,8 @@ func (r *Recorder) collect(v *View, metric emit) {
 		r.duration.Seconds())
 	metric(counter, v1alpha1.MetricReclaimRequested, "Memory requested from batch pods before it was short.",
 		float64(r.reclaimWanted))
-	metric(counter, v1alpha1.MetricReclaimFreed, "Bytes reclaimed from batch pods before memory was short.", float64(r.reclaimFreed))
+	metric(counter, v1alpha1.MetricReclaimFreed, "Bytes reclaimed from batch pods before memory was short.",
+		float64(r.reclaimFreed))
 	metric(gauge, v1alpha1.MetricPodsKnown, "1 once the pods of this node were listed.", flag(v.Node.PodsKnown))
 	metric(gauge, v1alpha1.MetricWatching, "0 while files must be polled for lack of inotify watches.", flag(v.Watching))
 }

@@ -11,7 +11,9 @@ import (
 // TestSecureClusterNeedsExecutor checks that a pool that logs in with Kerberos makes no pod before it says as whom
 // containers run, and that its condition says what to write.
 func TestSecureClusterNeedsExecutor(t *testing.T) {
-	kerberos := map[string][]byte{yarn.KeyPrincipal: []byte("waterline"), yarn.KeyKeytab: []byte("keys"), yarn.KeyKrb5: []byte("realms")}
+	kerberos := map[string][]byte{
+		yarn.KeyPrincipal: []byte("waterline"), yarn.KeyKeytab: []byte("keys"), yarn.KeyKrb5: []byte("realms"),
+	}
 	for _, c := range []struct {
 		secret   map[string][]byte
 		executor v1alpha1.ContainerExecutor

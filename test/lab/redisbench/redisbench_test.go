@@ -63,11 +63,12 @@ func TestMinutes(t *testing.T) {
 	for minutes, want := range map[int]int{0: 5, 1: 1, 40: 2, 41: 3, 1000: 5} {
 		synctest.Test(t, func(t *testing.T) {
 			runs := 0
-			b := &bench{cfg: Config{Minutes: minutes}, found: Runs{Repeats: 5}, measure: func(context.Context, Cell) (Run, error) {
+			b := &bench{cfg: Config{Minutes: minutes}, found: Runs{Repeats: 5}}
+			b.measure = func(context.Context, Cell) (Run, error) {
 				runs++
 				time.Sleep(20 * time.Minute)
 				return Run{}, nil
-			}}
+			}
 			if err := b.all(t.Context(), []Cell{{Mode: Mode{Name: BatchAlone}}}); err != nil {
 				t.Fatal(err)
 			}
