@@ -101,7 +101,7 @@ func FuzzAnswer(f *testing.F) {
 			} `json:"scheduler"`
 		}
 		if json.Unmarshal(content, &scheduler) == nil {
-			scheduler.Scheduler.Info.queue()
+			scheduler.Scheduler.Info.queue("")
 		}
 		for _, kind := range []string{"application/json", "text/xml"} {
 			if s, err := parseSettings(kind, content); err == nil && (len(s) == 0 || s[""] != "") {

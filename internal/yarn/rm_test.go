@@ -417,6 +417,12 @@ func TestScheduler(t *testing.T) {
 	if diff := cmp.Diff(want, root); diff != "" {
 		t.Errorf("queues (-want +got):\n%s", diff)
 	}
+	_, base = serve(t, map[string][]string{ // as 3.3.6 answers, without paths
+		"GET /scheduler": {`scheduler "queuePath"=>"no"`},
+	})
+	if root, err = client(t, base).Scheduler(t.Context()); err != nil || cmp.Diff(want, root) != "" {
+		t.Errorf("queues without paths (-want +got):\n%s%v", cmp.Diff(want, root), err)
+	}
 	var other *OtherSchedulerError
 	if _, err := c.Scheduler(t.Context()); !errors.As(err, &other) || other.Kind != "fairScheduler" {
 		t.Errorf("another scheduler: %v", err)
@@ -428,8 +434,8 @@ func TestPending(t *testing.T) {
 	const waits = `"pending":{"memory":0,"vCores":0=>"pending":{"memory":3072,"vCores":3`
 	// One more queue, which has a queue and shows the sum.
 	const above = `"queues":{"queue":[=>"queues":{"queue":[{"queuePath":"root.all",` +
-		`"resources":{"resourceUsagesByPartition":[{"partitionName":"elastic","pending":{"memory":64,"vCores":1}}]},"queues":{"queue":[{"queuePath":"root.all.one",` +
-		`"resources":{"resourceUsagesByPartition":[{"partitionName":"elastic","pending":{"memory":64,"vCores":1}}]}}]}},`
+		`"resources":{"resourceUsagesByPartition":[{"partitionName":"elastic","pending":{"memory":64,"vCores":1}}]},` +
+		`"queues":{"queue":[{"queuePath":"root.all.one","resources":{"resourceUsagesByPartition":[{"partitionName":"elastic","pending":{"memory":64,"vCores":1}}]}}]}},`
 	for _, c := range []struct {
 		edit   string
 		labels []string

@@ -74,13 +74,14 @@ type queueJSON struct {
 	}] `json:"queues"`
 }
 
-func (j queueJSON) queue() Queue {
+// queue returns the queue, which is below one with a path; "": it is the root queue.
+func (j queueJSON) queue(above string) Queue {
 	q := Queue{
 		Path: j.Path, State: j.State, Apps: int(j.Apps), Labels: j.Labels, DefaultLabel: strings.TrimSpace(j.DefaultLabel),
 		ByAmount: bool(j.ByAmount),
 	}
-	if q.Path == "" { // releases before 3.3 leave it out
-		q.Path = j.Name
+	if q.Path == "" { // 3.3.6 and earlier releases leave it out
+		q.Path = strings.TrimPrefix(above+"."+j.Name, ".")
 	}
 	for _, p := range j.Resources.v.Partitions {
 		*q.partition(p.Label) = Partition{
@@ -94,7 +95,7 @@ func (j queueJSON) queue() Queue {
 		p.Min, p.Max = c.Min.resource(), c.Max.resource()
 	}
 	for _, sub := range j.Queues.v.Queue {
-		q.Queues = append(q.Queues, sub.queue())
+		q.Queues = append(q.Queues, sub.queue(q.Path))
 	}
 	return q
 }
@@ -128,5 +129,5 @@ func (c *RM) Scheduler(ctx context.Context) (Queue, error) {
 	if kind := answer.Scheduler.Info.Type; kind != capacity {
 		return Queue{}, &OtherSchedulerError{kind}
 	}
-	return answer.Scheduler.Info.queue(), nil
+	return answer.Scheduler.Info.queue(""), nil
 }
