@@ -80,14 +80,17 @@ func TestWorkflows(t *testing.T) {
 	}
 }
 
-// TestReleaseOrder checks that a release without a section in the changelog fails before anything is pushed.
+// TestReleaseOrder checks that a release without a section in the changelog, or whose parts do not work, fails before
+// anything is pushed.
 func TestReleaseOrder(t *testing.T) {
 	content, err := os.ReadFile(".github/workflows/release.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	notes, pushed := strings.Index(string(content), "CHANGELOG.md >"), strings.Index(string(content), "make release")
-	if notes < 0 || pushed < notes {
-		t.Errorf("the notes are taken at %d, and images are pushed at %d", notes, pushed)
+	pushed := strings.Index(string(content), "make release")
+	for _, step := range []string{"CHANGELOG.md >", "make test-release", "make vuln"} {
+		if at := strings.Index(string(content), step); at < 0 || pushed < at {
+			t.Errorf("%q is at %d, and images are pushed at %d", step, at, pushed)
+		}
 	}
 }

@@ -25,8 +25,9 @@ fi
 plain=()
 [ -z "${PLAIN_HTTP:-}" ] || plain=(--plain-http)
 
-# What depends on the builder's machine is out of the programs: paths, and the state of the work tree.
-export CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false" GOAMD64=v1 GOARM64=v8.0
+# What depends on the builder's machine is out of the programs: paths, and the state of the work tree. So is debug
+# information, as in the Makefile.
+export CGO_ENABLED=0 GOFLAGS="-trimpath -gcflags=all=-dwarf=false -buildvcs=false" GOAMD64=v1 GOARM64=v8.0
 ldflags="-s -w -X main.version=$version -X main.commit=${commit:0:12}"
 
 # The scheduler tells clients which Kubernetes it is made from. They accept what follows the plus sign.

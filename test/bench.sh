@@ -115,6 +115,10 @@ node() { # JSON REGEX
 	make --no-print-directory bed-ffmpeg >/dev/null && e2e "$@"
 }
 
+release() { # JSON
+	WATERLINE_BENCH=$out/$1.json make --no-print-directory test-release
+}
+
 node_v2() { # JSON REGEX ARGUMENT...
 	make --no-print-directory vmnode >/dev/null && e2e "$@"
 }
@@ -160,6 +164,7 @@ bench node-v2 15 node_v2 - TestNodeFigures -on=vm
 bench node-simulated 5 node simulated-node TestNodeSimulateFigures
 bench transcode 8 transcode
 bench packages 15 packages
+bench release 10 release release
 
 if [ -z "$found" ]; then
 	echo "there is no bench $only; test/bench.sh has their names" >&2

@@ -183,6 +183,7 @@ test)
 		level "level 4: dashboard in a browser" test-web go chromium npm
 		level "level 6: YARN" test-yarn go root java mvn python3
 		level "level 6: Trino" test-trino go root java mvn
+		level "a release" test-release go docker-registry skopeo qemu-aarch64-static
 	}
 	second() {
 		after "$packages"

@@ -30,6 +30,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"sigs.k8s.io/yaml"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/experiment/measure"
+	"github.com/waterline-io/waterline/internal/experiment/report"
 )
 
 const (
@@ -37,21 +41,32 @@ const (
 	root    = "../.." // of the repository
 )
 
-// TestRelease makes a release twice, the second time in another folder, and checks everything that it publishes.
+// TestRelease makes a release twice, the second time in another folder, and checks everything that it publishes. With
+// WATERLINE_BENCH=file, it writes the sizes of the images.
 func TestRelease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds for four platforms")
+	}
+	for _, program := range []string{"docker-registry", "qemu-aarch64-static", "skopeo"} {
+		if _, err := exec.LookPath(program); err != nil {
+			missing(t, err)
+		}
 	}
 	registry := startRegistry(t) + "/mirror"
 	key := signingKey(t)
 	first := filepath.Join(root, "out/release")
 	release(t, root, registry, key)
+	sizes := map[string]float64{}
 	for _, p := range []struct{ repository, file, user string }{
 		{"agent", "waterline-agent", "0"}, {"manager", "waterline-manager", "65532"}, {"guard", "waterline-guard", "65532"},
 		{"scheduler", "waterline-scheduler", "65532"}, {"cli", "waterline", "65532"},
 	} {
 		for _, arch := range []string{"amd64", "arm64"} {
-			t.Run(p.repository+" "+arch, func(t *testing.T) { checkImage(t, registry, p.repository, p.file, p.user, arch) })
+			t.Run(p.repository+" "+arch, func(t *testing.T) {
+				download, file := checkImage(t, registry, p.repository, p.file, p.user, arch)
+				sizes[p.repository+"_"+arch+"_download_mb"] = float64(download) / 1e6
+				sizes[p.repository+"_"+arch+"_file_mb"] = float64(file) / 1e6
+			})
 		}
 	}
 	t.Run("chart", func(t *testing.T) { checkChart(t, registry) })
@@ -59,9 +74,12 @@ func TestRelease(t *testing.T) {
 		run(t, "skopeo", "inspect", "--raw", "oci:"+filepath.Join(first, "images/agent")+":"+version)
 	})
 	t.Run("archives", func(t *testing.T) { checkArchives(t, filepath.Join(first, "dist")) })
-	if key != "" {
-		t.Run("signatures", func(t *testing.T) { checkSignatures(t, first, key) })
-	}
+	t.Run("signatures", func(t *testing.T) {
+		if key == "" {
+			t.Skip("nothing is signed: make out/bin/cosign builds cosign, which takes minutes")
+		}
+		checkSignatures(t, first, key)
+	})
 	t.Run("reproducible", func(t *testing.T) {
 		copied := copyTree(t)
 		release(t, copied, registry, "")
@@ -69,15 +87,32 @@ func TestRelease(t *testing.T) {
 			t.Errorf("a second build differs (-first +second):\n%s", d)
 		}
 	})
+	if file := os.Getenv("WATERLINE_BENCH"); file != "" && !t.Failed() {
+		r := report.Begin("release", "sizes of the images")
+		version := cgroup.V1
+		if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
+			version = cgroup.V2
+		}
+		r.Machine, r.Metrics = measure.DescribeMachine(version), sizes
+		commit := strings.TrimSpace(run(t, "git", "rev-parse", "--short", "HEAD"))
+		if err := r.Save(file, "", commit); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// missing skips a test on a machine that lacks something. CI lacks nothing.
+func missing(t *testing.T, err error) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatal(err)
+	}
+	t.Skip(err)
 }
 
 // startRegistry starts the registry that is Debian's package docker-registry, and returns its address.
 func startRegistry(t *testing.T) string {
 	t.Helper()
-	program, err := exec.LookPath("docker-registry")
-	if err != nil {
-		t.Skip("docker-registry is not installed")
-	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +126,7 @@ func startRegistry(t *testing.T) string {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	c := exec.CommandContext(ctx, program, "serve", config)
+	c := exec.CommandContext(ctx, "docker-registry", "serve", config)
 	var log bytes.Buffer
 	c.Stdout, c.Stderr = &log, &log
 	if err := c.Start(); err != nil {
@@ -123,7 +158,9 @@ func signingKey(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(cosign); err != nil {
-		t.Log("nothing is signed: make out/bin/cosign builds cosign, which takes minutes")
+		if os.Getenv("CI") != "" {
+			t.Fatal(err) // make test-release has built it
+		}
 		return ""
 	}
 	t.Setenv("COSIGN_PASSWORD", "secret")
@@ -150,11 +187,6 @@ func release(t *testing.T, dir, registry, key string) {
 // run runs a program, and returns what it prints.
 func run(t *testing.T, program string, args ...string) string {
 	t.Helper()
-	if !strings.Contains(program, "/") {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skip(err)
-		}
-	}
 	c := exec.CommandContext(t.Context(), program, args...)
 	var stderr bytes.Buffer
 	c.Stderr = &stderr
@@ -165,8 +197,9 @@ func run(t *testing.T, program string, args ...string) string {
 	return string(out)
 }
 
-// checkImage pulls an image, and checks its size and its only file, which it runs.
-func checkImage(t *testing.T, registry, repository, file, user, arch string) {
+// checkImage pulls an image, and checks its size and its only file, which it runs. It returns the bytes of the download
+// and of the file.
+func checkImage(t *testing.T, registry, repository, file, user, arch string) (download, unpacked int64) {
 	ref, err := name.ParseReference(registry + "/waterline/" + repository + ":" + version)
 	if err != nil {
 		t.Fatal(err)
@@ -190,10 +223,9 @@ func checkImage(t *testing.T, registry, repository, file, user, arch string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	size := manifest.Config.Size + manifest.Layers[0].Size
-	t.Logf("a download of %.1f MB", float64(size)/1e6)
-	if repository == "agent" && size > 20e6 {
-		t.Errorf("the agent's image is a download of %d bytes, at most 20 MB are allowed", size)
+	download = manifest.Config.Size + manifest.Layers[0].Size
+	if repository == "agent" && download > 20e6 {
+		t.Errorf("the agent's image is a download of %d bytes, at most 20 MB are allowed", download)
 	}
 	digest, err := img.Digest()
 	if err != nil {
@@ -228,6 +260,12 @@ func checkImage(t *testing.T, registry, repository, file, user, arch string) {
 	if out := run(t, command[0], command[1:]...); !strings.Contains(out, want) {
 		t.Errorf("%s %s prints %q, want %s", file, flag, out, want)
 	}
+	info, err := os.Stat(command[len(command)-2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("a download of %.1f MB, a file of %.1f MB", float64(download)/1e6, float64(info.Size())/1e6)
+	return download, info.Size()
 }
 
 // unpack writes the files of a tar archive into a directory, and returns their names in order.

@@ -52,6 +52,10 @@ func sections() []section {
 				"CPU, 110 pods, busy, everything switched on", "protect", "cpu_millicores_110_busy", "%.1f mCPU", 0,
 				atMost(4, "mCPU"), "",
 			},
+			{
+				"download of the agent's image, amd64 → arm64", "release", "agent_amd64_download_mb agent_arm64_download_mb",
+				"%.1f MB", 0, atMost(20, "MB"), "",
+			},
 			{"CPU, 250 pods, idle", "agent", "cpu_millicores_250", "%.2f mCPU", 0, goal{}, ""},
 			{
 				"resident memory, 110 pods", "agent", "rss_mib_110", "%.1f MiB", 0, atMost(20, "MiB"),

@@ -22,9 +22,9 @@ func executorClass(e v1alpha1.ContainerExecutor) string {
 }
 
 // LetExecute lets a NodeManager start containers as other users: its program container-executor has the mode 6050 of
-// root. The NodeManager itself has none of these capabilities, because it is not root. They are those of the program's
-// source (container-executor.c of Hadoop 3.5): it changes to the user, gives directories to the user with their set-
-// group-ID bit, deletes them, and signals processes.
+// root. The NodeManager itself has none of these capabilities, because it is not root. They are for what the program
+// does: it changes to the user, gives directories to the user with their set-group-ID bit, deletes them, and signals
+// processes. It was not run.
 func LetExecute(w *corev1.Container) {
 	yes := true
 	w.SecurityContext.AllowPrivilegeEscalation = &yes
