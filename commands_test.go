@@ -136,7 +136,8 @@ func everyTest(t *testing.T) map[string]aTest {
 }
 
 // selectedTests returns what reports whether make test-all runs a test of test/e2e: whether a target that
-// test/levels.sh makes for it selects the test by name. That is where levels choose tests; they run other folders whole.
+// test/levels.sh makes for it selects the test by name. That is where levels choose tests; they run other folders
+// whole.
 func selectedTests(t *testing.T) func(name string) bool {
 	t.Helper()
 	makefile := readText(t, "Makefile")
