@@ -246,6 +246,7 @@ func (k *keeper) conditions(s *v1alpha1.WorkerPoolStatus, p *v1alpha1.WorkerPool
 		}
 	}
 	now := second(time.Now()) // as the API has it, so that the two compare equal
+	first := "" // the problem that may cause the others
 	for _, kind := range []string{
 		v1alpha1.ConditionRMUnreachable, v1alpha1.ConditionCoordinatorUnreachable, v1alpha1.ConditionDrainRefused,
 		v1alpha1.ConditionLabelRefused, v1alpha1.ConditionExcludeFailed, v1alpha1.ConditionNMUnreachable,
@@ -257,6 +258,7 @@ func (k *keeper) conditions(s *v1alpha1.WorkerPoolStatus, p *v1alpha1.WorkerPool
 			meta.RemoveStatusCondition(&s.Conditions, kind)
 			continue
 		}
+		first = cmp.Or(first, kind)
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
 			Type: kind, Status: metav1.ConditionTrue, Reason: problem.reason, Message: kube.Shorten(problem.message(), 4096),
 			ObservedGeneration: p.Generation, LastTransitionTime: now,
@@ -269,9 +271,8 @@ func (k *keeper) conditions(s *v1alpha1.WorkerPoolStatus, p *v1alpha1.WorkerPool
 	switch invalid, bad := t.all[v1alpha1.ConditionReady]; {
 	case bad:
 		ready.Reason, ready.Message = invalid.reason, kube.Shorten(invalid.message(), 4096)
-	case len(t.all) > 0:
-		kind := sortedKeys(t.all)[0]
-		ready.Reason, ready.Message = kind, "See the condition "+kind+"."
+	case first != "":
+		ready.Reason, ready.Message = first, "See the condition "+first+"."
 	case p.DeletionTimestamp != nil:
 		ready.Reason = "Deleted"
 		ready.Message = "The pool is deleted when its workers have drained."
