@@ -11,8 +11,9 @@ func (r *round) drain(m *Manager, end time.Time) Step {
 		return Step{Phase: Decommissioned, Verb: DeletePod, Within: goodbye, Why: Stopped}
 	}
 	allowed := r.w.Allowance.Or(r.set.Floor)
-	if !m.Used.Fits(allowed) && r.marks.Until.IsZero() {
-		r.marks.Until, r.marks.Into = r.in.Now.Add(r.set.Grace), allowed // counts in end from the next round on
+	if until := r.in.Now.Add(r.patience(m, allowed)); !m.Used.Fits(allowed) &&
+		(r.marks.Until.IsZero() || until.Before(r.marks.Until)) {
+		r.marks.Until, r.marks.Into = until, allowed // counts in end from the next round on
 	}
 	s := Step{Phase: Draining, Verb: Wait, Within: end.Sub(r.in.Now), Why: ContainersRunning}
 	if r.w.Pod.Evicted && !m.Used.Fits(r.set.Floor) {
@@ -79,7 +80,8 @@ func (r *round) shed(m *Manager, s Step, end time.Time) Step {
 	if first.After(end) {
 		first = end
 	}
-	if m.State == decommissioning || m.Total.Fits(r.set.Floor) && r.marks.Armed.Equal(r.in.RM.Since) {
+	told := !r.marks.Told.IsZero() && !r.marks.Told.After(first.Add(second)) // a shrink before may have told a later time
+	if m.State == decommissioning || m.Total.Fits(r.set.Floor) && r.marks.Armed.Equal(r.in.RM.Since) && told {
 		s.Within = 0
 		return s
 	}

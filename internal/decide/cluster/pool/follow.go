@@ -19,6 +19,8 @@ const (
 	// Containers that only lack CPU run slower. While their node sells something, they have so many times the grace to
 	// end.
 	lenient = 60
+	// The most that this becomes. A ResourceManager takes no deadline beyond 24 days.
+	longestPatience = 24 * time.Hour
 )
 
 // Figures are what a worker may offer by figures of its node over time ([Windows]), the floor included. The zero value
@@ -159,7 +161,7 @@ func (r *round) margin(allowed int64) int64 {
 func (r *round) patience(m *Manager, want Size) time.Duration {
 	slower := m.Used.MemoryMiB <= want.MemoryMiB && r.w.Sells
 	if slower && r.labelled(m) {
-		return lenient * r.set.Grace
+		return max(r.set.Grace, lenient*min(r.set.Grace, longestPatience/lenient))
 	}
 	return r.set.Grace
 }

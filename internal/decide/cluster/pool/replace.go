@@ -15,8 +15,9 @@ func replace(in *Input) []bool {
 	for i := range in.Workers {
 		w := &in.Workers[i]
 		switch {
+		case w.Barred: // no pod would follow
 		case w.Pod == nil:
-			if w.Wanted && w.Room && !w.Cordoned && !w.Unsold && !w.Barred {
+			if w.Wanted && w.Room && !w.Cordoned && !w.Unsold {
 				away++
 			}
 		case w.Pod.Outdated && !w.Pod.Marks.Registered:
@@ -30,7 +31,8 @@ func replace(in *Input) []bool {
 	}
 	for i := range in.Workers {
 		w := &in.Workers[i]
-		if in.RM.Known && away < max(len(in.Workers)/share, 1) && w.Pod != nil && w.Pod.Outdated && !all[i] && !w.Leaves() {
+		if in.RM.Known && away < max(len(in.Workers)/share, 1) && w.Pod != nil && w.Pod.Outdated && !all[i] &&
+			!w.Barred && !w.Leaves() {
 			all[i] = true
 			away++
 		}

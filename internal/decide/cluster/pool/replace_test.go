@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -126,5 +127,21 @@ func TestReplacesNoMore(t *testing.T) {
 	in := Input{Workers: []Worker{{Wanted: true, Pod: &Pod{Outdated: true}}, {Wanted: true, Pod: &Pod{Outdated: true}}}}
 	if all := replace(&in); !all[0] || !all[1] {
 		t.Errorf("pods that never worked: %v", all)
+	}
+}
+
+// TestBarredIsNotReplaced checks that no pod is replaced that none would follow.
+func TestBarredIsNotReplaced(t *testing.T) {
+	outdated := &Pod{Outdated: true, Marks: Marks{Registered: true}}
+	in := Input{RM: RM{Known: true}, Workers: []Worker{
+		{Wanted: true, Room: true, Barred: true, Pod: outdated},
+		{Wanted: true, Room: true, Barred: true, Pod: &Pod{Outdated: true}},
+	}}
+	if all := replace(&in); slices.Contains(all, true) {
+		t.Errorf("replaced: %v", all)
+	}
+	in.Workers[0].Barred = false
+	if all := replace(&in); !slices.Equal(all, []bool{true, false}) {
+		t.Errorf("one is not barred any more; replaced: %v", all)
 	}
 }

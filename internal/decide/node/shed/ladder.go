@@ -17,6 +17,9 @@ const (
 
 // Times of the ladder.
 const (
+	// early is the time before the deadline in which executors are told to leave. While only CPU is over, it may be an hour
+	// away, and the CPU may come back.
+	early = 5 * time.Minute
 	// late is the time after the deadline that the ResourceManager has: it kills with the next heartbeats of the
 	// NodeManager, within 3 s.
 	late = 10 * time.Second
@@ -198,8 +201,13 @@ func (r *round) decide() Decision {
 	case full || deadline:
 		d = r.wait(model.ReadingsOld, r.ages()...)
 	}
-	d.Closely = !in.Allowance.Until.IsZero() && !r.s.Met || in.Memory.reaches(in.Settings.HardPercent-near)
+	d.Closely = !in.Allowance.Until.IsZero() && !r.s.Met && !r.farOff() || in.Memory.reaches(in.Settings.HardPercent-near)
 	return d
+}
+
+// farOff reports whether it is too early to act on the deadline.
+func (r *round) farOff() bool {
+	return r.in.Allowance.Until.Sub(r.in.Now) > early && r.over().memory == 0
 }
 
 // reaches reports whether memory that nobody can reclaim reaches a part of the limit, in percent.
@@ -219,6 +227,8 @@ func (r *round) allowed() Decision {
 		patience = lateCPU
 	}
 	switch {
+	case r.farOff():
+		return r.wait(model.DeadlineRuns, r.operands(over)...)
 	case past < 0:
 		return r.decommission()
 	case past < patience:
