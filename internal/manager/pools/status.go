@@ -247,7 +247,7 @@ func (k *keeper) conditions(s *v1alpha1.WorkerPoolStatus, p *v1alpha1.WorkerPool
 		}
 	}
 	now := second(time.Now()) // as the API has it, so that the two compare equal
-	first := "" // the problem that may cause the others
+	first := ""               // the problem that may cause the others
 	for _, kind := range []string{
 		v1alpha1.ConditionRMUnreachable, v1alpha1.ConditionCoordinatorUnreachable, v1alpha1.ConditionDrainRefused,
 		v1alpha1.ConditionLabelRefused, v1alpha1.ConditionExcludeFailed, v1alpha1.ConditionNMUnreachable,
