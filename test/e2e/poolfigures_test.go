@@ -92,7 +92,7 @@ func manyWorkers(t *testing.T, count, probes int, over time.Duration) map[string
 	began := time.Now()
 	y.create(t, strings.Replace(specOf("many", p.address,
 		`, size: {ceiling: {cpu: 16, memory: 32Gi}, step: {cpu: 2, memory: 4Gi}, pause: 1s, `+
-			`follow: {window: 0s}}, drain: {grace: 10s}`), "image:", fmt.Sprintf("admins: [%q], image:", p.admin), 1))
+			`follow: {window: 0s}}, drain: {grace: 10s}`), "label:", fmt.Sprintf("admins: [%q], label:", p.admin), 1))
 	l.wait("all are active", func() bool { return y.poolOf(t, "many").Status.Active == int32(count) })
 	metrics["active_seconds"] = time.Since(began).Seconds()
 	vcores := func() (all int) {
