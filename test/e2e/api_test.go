@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/poll"
 )
 
 const fakeNode = "fake"
@@ -243,7 +245,19 @@ func (a *process) stop(signal os.Signal) {
 		return
 	}
 	_ = a.cmd.Process.Signal(signal)
-	<-a.done
+	ended := func() bool {
+		select {
+		case <-a.done:
+			return true
+		default:
+			return false
+		}
+	}
+	if !poll.Until(3*time.Minute, 10*time.Millisecond, ended) {
+		a.t.Errorf("%s does not end after %v; its log has where it hangs", a.cmd.Path, signal)
+		_ = a.cmd.Process.Signal(syscall.SIGQUIT)
+		<-a.done
+	}
 	a.done = nil
 }
 
