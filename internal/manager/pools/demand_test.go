@@ -82,7 +82,7 @@ func TestDemandOneAtATime(t *testing.T) {
 	}
 	own := errors.New("its own")
 	r.k.demand.err = own
-	if r.followDemand(t.Context()); r.k.demand.err != own {
+	if r.followDemand(t.Context()); !errors.Is(r.k.demand.err, own) {
 		t.Errorf("the error is %v", r.k.demand.err)
 	}
 	<-r.k.c.queues

@@ -86,8 +86,8 @@ func (k *keeper) report(ctx context.Context, now time.Time, p *v1alpha1.WorkerPo
 	}
 }
 
-// shows reports whether the API has a status as it was written. The API server drops a valid spec if the definitions are
-// older than this manager, and would do so each time.
+// shows reports whether the API has a status as it was written. The API server drops the valid spec if the definitions
+// are older than this manager, and would do so each time.
 func shows(api, written *v1alpha1.WorkerPoolStatus) bool {
 	kept := *written
 	kept.ValidSpec = api.ValidSpec

@@ -45,8 +45,7 @@ type idle struct{ since, seen time.Time }
 // came and still run nothing after a while could not take it, and do not count any more: their slack may be too small
 // for the containers. A worker with a pod leaves when nothing waited and it ran nothing for the settings' window. So
 // none with containers leaves, and none while the demand is not known, or while the spec cannot be used: its pod would
-// not come back. A drain that has begun ends when something waits
-// or lands again.
+// not come back. A drain that has begun ends when something waits or lands again.
 func FollowDemand(in *Input, before Following) Following {
 	d := &in.Demand
 	if !d.Follow {
