@@ -55,9 +55,7 @@ func (g *Guard) heard(ctx context.Context, a asked) {
 	if len(g.hits[a.container]) == 0 {
 		delete(g.hits, a.container)
 	}
-	if g.outcome.Container == "" || g.outcome.Container == a.container {
-		g.outcome = shed.Outcome{Container: a.container}
-	}
+	g.failed = append(g.failed, shed.Outcome{Container: a.container})
 	g.write(ctx, guardlog.Record{
 		At: time.Now(), Container: a.container, Application: application(a.container), Asked: true,
 		Error: a.err.Error(), Tried: g.tried(a.container),

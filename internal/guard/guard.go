@@ -77,7 +77,7 @@ type Guard struct {
 	cgroup    meter
 	processes scanner
 	listing   listing
-	outcome   shed.Outcome
+	failed    []shed.Outcome       // actions that reached nobody; a round tells of one
 	refused   map[string]time.Time // by container: when the kernel last refused a signal
 	hits      map[string][]hit     // by container: the signals that it got
 	records   records
@@ -161,7 +161,10 @@ func (g *Guard) Run(ctx context.Context) {
 
 // round reads, decides and acts once. It returns the time until the next round.
 func (g *Guard) round(ctx context.Context, now time.Time) time.Duration {
-	in := shed.Input{Now: now, Settings: g.o.Settings, Outcome: g.outcome}
+	in := shed.Input{Now: now, Settings: g.o.Settings}
+	if len(g.failed) > 0 {
+		in.Outcome, g.failed = g.failed[0], g.failed[1:]
+	}
 	var changed bool
 	var err error
 	in.Allowance, changed, err = g.allowance.read()
@@ -178,7 +181,6 @@ func (g *Guard) round(ctx context.Context, now time.Time) time.Duration {
 	in.Listed, in.Scanned = g.listing.at, g.processes.at
 	in.Container = g.containers(now)
 	g.last, g.state = shed.Decide(&in, g.state)
-	g.outcome = shed.Outcome{}
 	if g.last.Signal != shed.None {
 		g.deliver(ctx, now)
 	}
@@ -257,19 +259,19 @@ func (g *Guard) deliver(ctx context.Context, now time.Time) {
 		r.User, r.Master = l.user, l.Master
 	}
 	n, err := g.processes.signal(d.Container, d.Signal)
-	g.outcome = shed.Outcome{Container: d.Container, Delivered: n}
 	if r.Processes = n; n == 0 && (err != nil || g.processes.of[d.Container] == nil) {
-		if r.Asked = g.askRM(ctx, d.Container, d.Signal, now); r.Asked {
-			g.outcome.Delivered = 1 // unless the ResourceManager refuses
-		}
+		r.Asked = g.askRM(ctx, d.Container, d.Signal, now)
 	}
-	if g.outcome.Delivered > 0 {
+	delivered := n > 0 || r.Asked // unless the ResourceManager refuses
+	if delivered {
 		g.hits[d.Container] = append(g.hits[d.Container], hit{now, d.Signal, r.Asked})
 		delete(g.refused, d.Container)
+	} else {
+		g.failed = append(g.failed, shed.Outcome{Container: d.Container})
 	}
 	if err != nil {
 		r.Error = err.Error()
-		if g.outcome.Delivered == 0 {
+		if !delivered {
 			g.refused[d.Container] = now
 		}
 	}

@@ -156,6 +156,29 @@ func testGuard(t *testing.T, nm string) *Guard {
 	return g
 }
 
+// TestRefusals has the ResourceManager refuse the ends of two containers before a round. Both count as not tried.
+func TestRefusals(t *testing.T) {
+	g := testGuard(t, "http://127.0.0.1:1")
+	now := time.Now()
+	const first, second = "container_1_0001_01_000002", "container_1_0001_01_000003"
+	for _, id := range []string{first, second} {
+		g.listing.known[id] = &listed{Container: shed.Container{ID: id, Known: true, Holds: true}}
+		g.state.Tried = append(g.state.Tried, shed.Tried{Container: id, Terminated: now})
+		g.state.Ended = append(g.state.Ended, now)
+		g.hits[id] = []hit{{now, shed.Terminate, true}}
+	}
+	for _, id := range []string{first, second} {
+		g.heard(t.Context(), asked{id, now, errors.New("refused")})
+	}
+	for range 3 {
+		g.round(t.Context(), now)
+	}
+	if s := g.state; len(s.Ended)+len(g.hits)+len(g.failed) > 0 || !s.Tried[0].Terminated.IsZero() ||
+		!s.Tried[1].Terminated.IsZero() {
+		t.Errorf("%+v, hits %v, to tell %v", s, g.hits, g.failed)
+	}
+}
+
 // TestMasters checks that one container of an attempt at most is a master by its environment.
 func TestMasters(t *testing.T) {
 	g := testGuard(t, "http://127.0.0.1:1")

@@ -54,6 +54,7 @@ func (r *round) act(ctx context.Context) {
 	r.exclude(telling)
 	r.resize(telling)
 	cancel()
+	r.template() // once, because pods are made in parallel
 	r.all(pool.CreatePod, func(pl *place) { pl.err = r.createPod(ctx, pl) })
 	unsold := false
 	for i := range r.places {
@@ -161,6 +162,9 @@ func (r *round) exclude(ctx context.Context) {
 	}
 }
 
+const slowResizes = "the administration protocol of the ResourceManager resizes nothing, so resizes of many workers " +
+	"take longer; check spec.yarn.admins, and that its port can be reached"
+
 // resize carries out all resizes.
 func (r *round) resize(ctx context.Context) {
 	var all []*actyarn.Resize
@@ -175,8 +179,9 @@ func (r *round) resize(ctx context.Context) {
 		}
 	}
 	err := r.k.actor.Resize(ctx, r.now, all)
-	r.k.complain(ctx, "the administration protocol of the ResourceManager resizes nothing, so resizes of many workers "+
-		"take longer; check spec.yarn.admins, and that its port can be reached", err)
+	if len(all) > actyarn.Singly { // fewer say nothing about that protocol
+		r.k.complain(ctx, slowResizes, err)
+	}
 	for i, pl := range whose {
 		pl.err = all[i].Err
 	}

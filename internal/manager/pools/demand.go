@@ -2,8 +2,11 @@ package pools
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
@@ -17,13 +20,23 @@ const (
 	demandWithin = 2 * time.Second
 )
 
+// errReadingOther says that the one look at a time is another pool's.
+var errReadingOther = errors.New("the queues of other pools' ResourceManagers are being read")
+
 // demand is what a keeper knows about what applications wait for.
 type demand struct {
 	of    *yarn.Cluster // that said it
-	tried time.Time     // when it was asked last
+	about subject
+	tried time.Time // when it was asked last
 	last  pool.Demand
 	err   error // why it does not say it
 	known pool.Following
+}
+
+// subject is what a demand is about. Of another one, nothing is known.
+type subject struct {
+	pool  types.UID
+	label v1alpha1.NodeLabelSpec
 }
 
 // followDemand takes the wish from workers that no application needs.
@@ -33,13 +46,20 @@ func (r *round) followDemand(ctx context.Context) {
 		k.demand = demand{}
 		return
 	}
-	if k.demand.of != k.observer.Cluster {
-		k.demand = demand{of: k.observer.Cluster}
+	about := subject{r.p.UID, r.p.Spec.YARN.Label}
+	if k.demand.of != k.observer.Cluster || k.demand.about != about {
+		k.demand = demand{of: k.observer.Cluster, about: about}
 	}
 	d := &k.demand
 	if r.state.Known && r.now.Sub(d.tried) >= demandEvery {
-		d.tried = r.now
-		d.last, d.err = r.lookAtDemand(ctx, d.last)
+		last, err := r.lookAtDemand(ctx, d.last)
+		d.last = last
+		switch {
+		case !errors.Is(err, errReadingOther):
+			d.tried, d.err = r.now, err
+		case d.err == nil: // else the earlier error says more
+			d.err = err
+		}
 	}
 	d.last.Follow = true
 	if d.last.Blind(r.now) && d.err != nil {
@@ -53,14 +73,7 @@ func (r *round) followDemand(ctx context.Context) {
 
 // lookAtDemand asks what applications wait for. last is the answer before.
 func (r *round) lookAtDemand(ctx context.Context, last pool.Demand) (pool.Demand, error) {
-	ctx, cancel := context.WithTimeout(ctx, demandWithin)
-	defer cancel()
-	label := r.p.Spec.YARN.Label
-	labels := []string{label.Name}
-	if label.Shared {
-		labels = append(labels, "") // containers that ask for no label land on idle workers
-	}
-	pending, err := r.k.observer.Cluster.RM.Pending(ctx, labels...)
+	pending, err := r.pending(ctx)
 	switch {
 	case err == nil:
 		return pool.Demand{Read: r.now, Pending: pending}, nil
@@ -68,4 +81,23 @@ func (r *round) lookAtDemand(ctx context.Context, last pool.Demand) (pool.Demand
 		last.Failing = r.now
 	}
 	return last, err
+}
+
+// pending reads the queues, of one pool at a time: the manager's memory must have room for one answer only. A pool that
+// finds another one reading tries again in its next round.
+func (r *round) pending(ctx context.Context) (pool.Size, error) {
+	select {
+	case r.k.c.queues <- struct{}{}:
+		defer func() { <-r.k.c.queues }()
+	default:
+		return pool.Size{}, errReadingOther
+	}
+	ctx, cancel := context.WithTimeout(ctx, demandWithin)
+	defer cancel()
+	label := r.p.Spec.YARN.Label
+	labels := []string{label.Name}
+	if label.Shared {
+		labels = append(labels, "") // containers that ask for no label land on idle workers
+	}
+	return r.k.observer.Cluster.RM.Pending(ctx, labels...)
 }

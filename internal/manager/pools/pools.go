@@ -68,6 +68,7 @@ type Controller struct {
 	pools    map[string]*table.Table[*v1alpha1.WorkerPool] // by namespace
 	pods     map[string]*table.Table[podRow]
 	excludes actyarn.Files
+	queues   chan struct{} // has room for the one pool that reads the queues of its ResourceManager
 
 	mu      sync.Mutex
 	keepers map[string]*keeper // by namespace/name of the pool
@@ -78,7 +79,7 @@ type Controller struct {
 func New(o Options) *Controller {
 	c := &Controller{
 		o: o, pools: map[string]*table.Table[*v1alpha1.WorkerPool]{}, pods: map[string]*table.Table[podRow]{},
-		keepers: map[string]*keeper{}, wake: make(chan struct{}, 1),
+		keepers: map[string]*keeper{}, wake: make(chan struct{}, 1), queues: make(chan struct{}, 1),
 	}
 	for _, namespace := range o.Namespaces {
 		pools := table.New(func(obj any) *v1alpha1.WorkerPool { return obj.(*v1alpha1.WorkerPool) })

@@ -70,7 +70,7 @@ func (k *keeper) report(ctx context.Context, now time.Time, p *v1alpha1.WorkerPo
 		return equality.Semantic.DeepEqual(without(&next), without(k.saved))
 	}
 	since := now.Sub(k.written)
-	if equality.Semantic.DeepEqual(&next, k.saved) && equality.Semantic.DeepEqual(shown, &p.Status) ||
+	if equality.Semantic.DeepEqual(&next, k.saved) && shows(&p.Status, shown) ||
 		since < numbersEvery && same(withoutNumbers) || since < phasesEvery && same(withoutPhases) {
 		return
 	}
@@ -84,6 +84,14 @@ func (k *keeper) report(ctx context.Context, now time.Time, p *v1alpha1.WorkerPo
 	if k.written = now; k.unreported == nil {
 		k.saved = next.DeepCopy()
 	}
+}
+
+// shows reports whether the API has a status as it was written. The API server drops the valid spec if the definitions
+// are older than this manager, and would do so each time.
+func shows(api, written *v1alpha1.WorkerPoolStatus) bool {
+	kept := *written
+	kept.ValidSpec = api.ValidSpec
+	return equality.Semantic.DeepEqual(&kept, api)
 }
 
 // maxSpec bounds the spec that a status keeps. An object of the API may have a megabyte.

@@ -44,8 +44,8 @@ type idle struct{ since, seen time.Time }
 // A worker without a pod comes when something waits: as many at a time as can take that by their floors. Those that
 // came and still run nothing after a while could not take it, and do not count any more: their slack may be too small
 // for the containers. A worker with a pod leaves when nothing waited and it ran nothing for the settings' window. So
-// none with containers leaves, and none while the demand is not known. A drain that has begun ends when something waits
-// or lands again.
+// none with containers leaves, and none while the demand is not known, or while the spec cannot be used: its pod would
+// not come back. A drain that has begun ends when something waits or lands again.
 func FollowDemand(in *Input, before Following) Following {
 	d := &in.Demand
 	if !d.Follow {
@@ -63,7 +63,7 @@ func FollowDemand(in *Input, before Following) Following {
 		case w.Pod == nil && d.Blind(in.Now):
 		case w.Pod == nil:
 			absent = append(absent, w)
-		case empty && after.lasts(in, w.Name):
+		case empty && !in.Settings.Invalid && after.lasts(in, w.Name):
 			w.Wanted, w.Needless = false, true
 		case !w.Leaves() && w.empty() && in.Now.Sub(w.Pod.Created) < chance:
 			calls--
