@@ -257,13 +257,9 @@ func sections() []section {
 				"%.1f", 0, atMost(2, ""), "",
 			},
 			{
-				"requests a second to the ResourceManager: 500 → 2,000 NodeManagers", "yarn",
-				"rm_requests_per_second_500 rm_requests_per_second_2000", "%.0f", 0, atMost(25, ""), "",
+				"requests a second to the ResourceManager, 500 NodeManagers", "yarn", "rm_requests_per_second_500", "%.0f", 0,
+				atMost(25, ""), "",
 			},
-			{"pool of 2,000 workers: the manager's CPU, of a core", "yarn", "manager_cpu_percent_2000", "%.1f %%", 0,
-				atMost(10, "%"), ""},
-			{"the same, a window ends → the ResourceManager knows the new total of each", "yarn", "told_seconds_2000", "%.1f s", 0,
-				atMost(30, "s"), ""},
 			{"Spark jobs an hour beside Redis on one node", "yarn", "spark_waterline_jobs_per_hour", "%.0f", 0, goal{}, ""},
 			{"failed jobs while nodes lose CPU, with restarts", "yarn-pressure", "failed_jobs", "%.0f", 0, zero(), ""},
 			{
