@@ -17,8 +17,8 @@ const (
 
 // Times of the ladder.
 const (
-	// early is the time before the deadline in which executors are told to leave. While only CPU is over, it may be an hour
-	// away, and the CPU may come back.
+	// early is the time before the deadline in which executors are told to leave. While only CPU is over, it may be an
+	// hour away, and the CPU may come back.
 	early = 5 * time.Minute
 	// late is the time after the deadline that the ResourceManager has: it kills with the next heartbeats of the
 	// NodeManager, within 3 s.
