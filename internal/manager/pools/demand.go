@@ -13,12 +13,8 @@ import (
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
-const (
-	// demandEvery is the time between two looks at the queues, whose answer is large.
-	demandEvery = 10 * time.Second
-	// demandWithin bounds a look. Workers may have to stop meanwhile.
-	demandWithin = 2 * time.Second
-)
+// demandEvery is the time between two looks at the queues, whose answer is large.
+const demandEvery = 10 * time.Second
 
 // errReadingOther says that the one look at a time is another pool's.
 var errReadingOther = errors.New("the queues of other pools' ResourceManagers are being read")
@@ -92,12 +88,5 @@ func (r *round) pending(ctx context.Context) (pool.Size, error) {
 	default:
 		return pool.Size{}, errReadingOther
 	}
-	ctx, cancel := context.WithTimeout(ctx, demandWithin)
-	defer cancel()
-	label := r.p.Spec.YARN.Label
-	labels := []string{label.Name}
-	if label.Shared {
-		labels = append(labels, "") // containers that ask for no label land on idle workers
-	}
-	return r.k.observer.Cluster.RM.Pending(ctx, labels...)
+	return r.k.observer.Pending(ctx, r.p.Spec.YARN.Label.Name, r.p.Spec.YARN.Label.Shared)
 }

@@ -158,7 +158,7 @@ func TestPhases(t *testing.T) {
 			want[m[1]] = true
 		}
 	}
-	code, err := os.ReadFile("../../../api/v1alpha1/workerpool.go")
+	code, err := os.ReadFile("../../../api/v1alpha1/workerpoolstatus.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,8 @@ const (
 	lookWithin = 5 * time.Second
 	// activeWithin is the part of it in which one of them must say that it is the active one.
 	activeWithin = 3 * time.Second
+	// pendingWithin bounds a look at the queues.
+	pendingWithin = 2 * time.Second
 	// labelsEvery is the time between two looks at the store of labels if nobody asks for one.
 	labelsEvery = 10 * time.Second
 )
@@ -127,6 +129,18 @@ func (o *Observer) readLabels(ctx context.Context, now time.Time) error {
 	}
 	o.labels = labels{all, hosts, now}
 	return nil
+}
+
+// Pending returns the sum of the containers that applications wait for: those that ask for the label, and if it is
+// shared also those that ask for none, which land on its idle nodes.
+func (o *Observer) Pending(ctx context.Context, label string, shared bool) (model.Size, error) {
+	ctx, cancel := context.WithTimeout(ctx, pendingWithin)
+	defer cancel()
+	labels := []string{label}
+	if shared {
+		labels = append(labels, "")
+	}
+	return o.Cluster.RM.Pending(ctx, labels...)
 }
 
 // LabelOf returns the label that the store has for the first of these that it knows: host:port, or host:0 for all
