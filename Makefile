@@ -217,7 +217,7 @@ test-scheduler: e2e-test bed ## level 7: the scheduler with its plugins, on node
 	$(E2E) $(call form,$(call any,$(SHORT_SCHEDULER)),-test.run=TestScheduler) -on=apart
 
 # Tests whose pods must wait for CPUs, or find them idle, as they would on a machine of their own.
-NODE_ALONE := ^TestNode(Harm|Quickstart)$$
+NODE_ALONE := ^TestNode(Harm|Quickstart|QuickstartPulled)$$
 
 test-node: e2e-test $(if $(SHORT),bed,bed-ffmpeg) ## level 5a: pods on a real node on this machine (root)
 	$(if $(SHORT),,$(GO_TEST) ./test/bed/cluster -run Node)

@@ -215,7 +215,7 @@ lane first
 lane second
 lane third
 wait "${lanes[@]}"
-[ "$form" = test ] || level "level 5a: node, alone" test-node-alone go root etcd runc ip
+[ "$form" = test ] || level "level 5a: node, alone" test-node-alone docker-registry go root etcd runc ip
 [ -z "$limit" ] || kill -- "-$limit"
 for name in packages building first second third; do
 	[ -e "$logs/done-$name" ] || fail "lane $name" "ended early: see what is the last line above"

@@ -14,10 +14,11 @@ import (
 
 // page runs the commands of the documentation, in one shell that begins in a copy of this repository's chart.
 type page struct {
-	t      *testing.T
-	as     string // whose blocks are run; "": this test's
-	script strings.Builder
-	env    []string
+	t        *testing.T
+	as       string // whose blocks are run; "": this test's
+	released bool   // the chart has the version of the repository, not that of the bed's images
+	script   strings.Builder
+	env      []string
 }
 
 // add appends the blocks of a file that are marked as run by this test. After each block come commands of the test's
@@ -50,15 +51,8 @@ func (p *page) run() []string {
 	if err := os.CopyFS(chart, os.DirFS("../../deploy/chart")); err != nil {
 		p.t.Fatal(err)
 	}
-	// The bed's images have the tag dev, so this is a chart of the version dev.
-	file := filepath.Join(chart, "Chart.yaml")
-	content, err := os.ReadFile(file)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	name, _, _ := strings.Cut(string(content), "\nappVersion:")
-	if err := os.WriteFile(file, []byte(name+"\nappVersion: dev\nkubeVersion: \">=1.32.0-0\"\n"), 0o600); err != nil {
-		p.t.Fatal(err)
+	if !p.released {
+		develop(p.t, filepath.Join(chart, "Chart.yaml"))
 	}
 	c := exec.CommandContext(p.t.Context(), "bash", "-euo", "pipefail", "-c", p.script.String())
 	c.Dir = dir
@@ -71,4 +65,17 @@ func (p *page) run() []string {
 		p.t.Fatalf("%v after:\n%s", err, out)
 	}
 	return strings.Split(string(out), divider+"\n")
+}
+
+// develop makes a chart one of the version dev, which is the tag of the bed's images.
+func develop(t *testing.T, file string) {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, _, _ := strings.Cut(string(content), "\nappVersion:")
+	if err := os.WriteFile(file, []byte(name+"\nappVersion: dev\nkubeVersion: \">=1.32.0-0\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -208,7 +208,7 @@ spec: {mode: Enforce, nodeSelector: {matchLabels: {evicts: here}}, protect: {evi
 	}
 
 	t.Log("another manager takes over; the budget is removed")
-	first.stop(os.Interrupt)
+	first.stop(syscall.SIGTERM)
 	kubectl(t, "delete", "pdb", "keeps")
 	changes = m.admin.record(t, strings.TrimSuffix(reports, "/"))
 	second := m.manager(args...)

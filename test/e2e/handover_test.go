@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -198,12 +199,12 @@ func handOver(t *testing.T) (took time.Duration) {
 
 	t.Log("the next replica ends in good order; pods are created all the time")
 	ended := time.Now()
-	_ = r.running[second].cmd.Process.Signal(os.Interrupt)
+	_ = r.running[second].cmd.Process.Signal(syscall.SIGTERM)
 	time.AfterFunc(time.Second, func() { r.leaving.Store(second, true) }) // until a Service has removed it
 	third := r.leader(second)
 	took = time.Since(ended)
 	t.Logf("%s leads %s after %s got SIGTERM", third, took.Round(100*time.Millisecond), second)
-	r.running[second].stop(os.Interrupt)
+	r.running[second].stop(syscall.SIGTERM)
 	delete(r.running, second)
 	r.ready("h2", false)
 	r.expectWithdrawn("h2", "AgentNotReady")

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -180,7 +181,7 @@ func (m *managed) manager(args ...string) *process {
 	}
 	go func() { p.done <- p.cmd.Wait() }()
 	m.t.Cleanup(func() {
-		p.stop(os.Interrupt) // it releases its Lease, so that the next test need not wait
+		p.stop(syscall.SIGTERM) // it releases its Lease, so that the next test need not wait
 		if m.t.Failed() {
 			m.t.Logf("the manager's log:\n%s", p.log)
 		}

@@ -23,7 +23,7 @@ func TestNodeQuickstartFigures(t *testing.T) {
 		}
 		return cpus
 	}
-	first, second := quickstart(t)
+	first, second := quickstart(t, "")
 	alone, beside := uses(first), uses(second)
 	t.Logf("batch uses %.2f CPUs alone and %.2f beside an online pod that wants all", alone, beside)
 	if alone < 0.5 {

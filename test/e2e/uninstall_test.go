@@ -3,9 +3,9 @@ package e2e_test
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -40,7 +40,7 @@ func TestAPIUninstall(t *testing.T) {
 	}
 	m.answering() // the certificate that API servers trust was kept too
 
-	p.stop(os.Interrupt)
+	p.stop(syscall.SIGTERM)
 	helm(t, "uninstall", "waterline", "--no-hooks", "--namespace", "waterline-system", "--wait")
 	want := []string{
 		"apiservice.apiregistration.k8s.io/v1alpha1.waterline.io",

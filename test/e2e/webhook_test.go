@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -298,7 +298,7 @@ spec:
 		e[0].InvolvedObject.UID != replicas[0].UID {
 		t.Errorf("events: %+v", e)
 	}
-	first.stop(os.Interrupt)
+	first.stop(syscall.SIGTERM)
 	m.manager()
 	m.answering()
 	m.shows("waterline_slipped_pods 2")

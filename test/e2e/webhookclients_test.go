@@ -3,7 +3,7 @@ package e2e_test
 import (
 	"crypto/tls"
 	"net/http"
-	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -44,7 +44,7 @@ func TestAPIWebhookClients(t *testing.T) {
 	if err := asks(own); err == nil {
 		t.Error("a client with a certificate for another name is answered")
 	}
-	manager.stop(os.Interrupt)
+	manager.stop(syscall.SIGTERM)
 	manager = m.manager(ca)
 	m.answering()
 	if err := asks(own); err != nil {
@@ -53,7 +53,7 @@ func TestAPIWebhookClients(t *testing.T) {
 	if err := asks(); err == nil {
 		t.Error("a client without a certificate is answered")
 	}
-	manager.stop(os.Interrupt)
+	manager.stop(syscall.SIGTERM)
 	m.manager(ca, "--webhook-client-names=other")
 	eventually(t, "the manager is ready", func() (bool, string) {
 		answer, err := http.Get("http://" + managerAddress() + "/readyz")

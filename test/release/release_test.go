@@ -5,14 +5,10 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path"
@@ -21,7 +17,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -34,6 +29,7 @@ import (
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/experiment/measure"
 	"github.com/waterline-io/waterline/internal/experiment/report"
+	"github.com/waterline-io/waterline/test/bed/oci"
 )
 
 const (
@@ -47,12 +43,12 @@ func TestRelease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds for four platforms")
 	}
-	for _, program := range []string{"docker-registry", "qemu-aarch64-static", "skopeo"} {
+	for _, program := range []string{oci.Program, "qemu-aarch64-static", "skopeo"} {
 		if _, err := exec.LookPath(program); err != nil {
 			missing(t, err)
 		}
 	}
-	registry := startRegistry(t) + "/mirror"
+	registry := oci.Start(t).Address + "/mirror"
 	key := signingKey(t)
 	first := filepath.Join(root, "out/release")
 	release(t, root, registry, key)
@@ -108,46 +104,6 @@ func missing(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 	t.Skip(err)
-}
-
-// startRegistry starts the registry that is Debian's package docker-registry, and returns its address.
-func startRegistry(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	listener.Close()
-	config := filepath.Join(t.TempDir(), "config.yaml")
-	content := fmt.Sprintf("{version: 0.1, log: {level: error}, http: {addr: %q}, "+
-		"storage: {filesystem: {rootdirectory: %s}}}\n", address, t.TempDir())
-	if err := os.WriteFile(config, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	c := exec.CommandContext(ctx, "docker-registry", "serve", config)
-	var log bytes.Buffer
-	c.Stdout, c.Stderr = &log, &log
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		stop()
-		_ = c.Wait()
-		if t.Failed() {
-			t.Logf("log of the registry: %s", &log)
-		}
-	})
-	for range 100 {
-		if answer, err := http.Get("http://" + address + "/v2/"); err == nil {
-			answer.Body.Close()
-			return address
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	t.Fatalf("the registry does not answer: %s", &log)
-	return ""
 }
 
 // signingKey makes a key to sign with. It is empty without cosign.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -39,6 +40,7 @@ type Actor struct {
 	single time.Time            // until then, resizes are sent one by one: the administration protocol failed
 	asked  map[string]asked     // resizes by worker
 	heard  map[string]time.Time // by worker: the time that the ResourceManager was told last, and confirmed
+	told   map[string]promise   // by worker: the deadline that the ResourceManager was told last, and confirmed
 	unread map[string]bool      // hosts whose entry in the exclude file changed, and may not have been read; nil: all
 	tried  time.Time            // while unread is nil: when the ResourceManager was last asked to read the file
 	err    error                // and what came of it
@@ -56,11 +58,15 @@ type asked struct {
 	since    time.Time // of the first of several in a row without effect
 }
 
+// promise is a deadline that the ResourceManager was told as a time from then on. It heard that later than it was
+// decided, so its containers have it until then.
+type promise struct{ deadline, until time.Time }
+
 // Resize is the resize of a worker's NodeManager.
 type Resize struct {
 	Worker, ID string // ID is that of its NodeManager
 	From, To   model.Size
-	Within     time.Duration // for what does not fit
+	Within     time.Duration // for what does not fit, from the time of the decision on
 	Err        error         // set by [Actor.Resize]
 }
 
@@ -77,8 +83,9 @@ func (a *Actor) Most(now time.Time) int {
 // administration protocol.
 func (a *Actor) Resize(ctx context.Context, now time.Time, all []*Resize) error {
 	var err error
+	maps.DeleteFunc(a.told, func(_ string, p promise) bool { return p.deadline.Before(now) })
 	if len(all) > Singly {
-		if err = a.resizeTogether(ctx, all); err == nil {
+		if err = a.resizeTogether(ctx, now, all); err == nil {
 			for _, r := range all {
 				a.note(now, r)
 			}
@@ -94,9 +101,10 @@ func (a *Actor) Resize(ctx context.Context, now time.Time, all []*Resize) error 
 	slots := make(chan struct{}, parallel)
 	for _, r := range all {
 		slots <- struct{}{}
+		within := a.within(now, r)
 		wg.Go(func() {
 			defer func() { <-slots }()
-			if err := a.Cluster.RM.SendResize(ctx, r.ID, r.To, r.Within); err != nil {
+			if err := a.Cluster.RM.SendResize(ctx, r.ID, r.To, within); err != nil {
 				r.Err = fmt.Errorf("resizing %s to %s: %w", r.Worker, r.To, err)
 			}
 		})
@@ -108,28 +116,43 @@ func (a *Actor) Resize(ctx context.Context, now time.Time, all []*Resize) error 
 	return err
 }
 
-func (a *Actor) resizeTogether(ctx context.Context, all []*Resize) error {
+func (a *Actor) resizeTogether(ctx context.Context, now time.Time, all []*Resize) error {
 	ctx, cancel := context.WithTimeout(ctx, callWithin)
 	defer cancel()
 	var resizes []yarn.NodeResize
 	for _, r := range all {
-		resizes = append(resizes, yarn.NodeResize{ID: r.ID, Total: r.To, OverCommit: r.Within})
+		resizes = append(resizes, yarn.NodeResize{ID: r.ID, Total: r.To, OverCommit: a.within(now, r)})
 	}
 	return a.Cluster.Admin.SendResizes(ctx, resizes)
+}
+
+// within returns how long the ResourceManager is told to wait, from now on. If it was told the same deadline before, its
+// containers keep what they were promised then.
+func (a *Actor) within(now time.Time, r *Resize) time.Duration {
+	if p := a.told[r.Worker]; p.deadline.Equal(now.Add(r.Within)) {
+		return max(time.Until(p.until), 0)
+	}
+	return r.Within
 }
 
 // note notes a resize that was sent.
 func (a *Actor) note(now time.Time, r *Resize) {
 	if a.asked == nil {
-		a.asked = map[string]asked{}
+		a.asked, a.told = map[string]asked{}, map[string]promise{}
 	}
 	since := now
 	if before, found := a.asked[r.Worker]; found && before.from == r.From {
 		since = before.since
 	}
 	a.asked[r.Worker] = asked{r.From, r.To, since}
-	if r.Err == nil {
-		a.heard[r.Worker] = now.Add(r.Within)
+	if r.Err != nil {
+		delete(a.told, r.Worker)
+		return
+	}
+	deadline := now.Add(r.Within)
+	a.heard[r.Worker] = deadline
+	if !a.told[r.Worker].deadline.Equal(deadline) {
+		a.told[r.Worker] = promise{deadline, time.Now().Add(r.Within)}
 	}
 }
 

@@ -143,3 +143,37 @@ func TestCheck(t *testing.T) {
 		t.Errorf("it has the total: %v", err)
 	}
 }
+
+// TestPromise tells a deadline twice, as two shrinks in a row do. The ResourceManager heard it late, so its containers
+// have longer than was decided, and the second time takes nothing of that. Another deadline counts as it is, and so does
+// one that was not confirmed.
+func TestPromise(t *testing.T) {
+	const late = 10 * time.Minute // from the decision to the ResourceManager
+	for _, n := range []int{1, Singly + 1} {
+		m := newMany(t, n)
+		decided := time.Now().Add(-late)
+		all := m.round(n, model.Size{MemoryMiB: 2048, VCores: 1})
+		for _, r := range all {
+			r.Within = time.Hour
+		}
+		if err := m.a.Resize(t.Context(), decided, all); err != nil {
+			t.Fatal(err)
+		}
+		again := decided.Add(5 * time.Minute)
+		same := &Resize{Worker: "w-0", Within: time.Hour - 5*time.Minute}
+		if got := m.a.within(again, same); got <= same.Within {
+			t.Errorf("%d workers: the same deadline again: %s, want an hour", n, got)
+		}
+		sooner := &Resize{Worker: "w-0", Within: time.Minute}
+		if got := m.a.within(again, sooner); got != time.Minute {
+			t.Errorf("%d workers: an earlier deadline: %s, want a minute", n, got)
+		}
+		same.ID = "gone:45454"
+		if _ = m.a.Resize(t.Context(), again, []*Resize{same}); same.Err == nil {
+			t.Error("one is gone: no error")
+		}
+		if got := m.a.within(again, same); got != same.Within {
+			t.Errorf("%d workers: not confirmed: %s, want %s", n, got, same.Within)
+		}
+	}
+}

@@ -24,7 +24,7 @@ import (
 	"github.com/waterline-io/waterline/test/bed/vmnode"
 )
 
-// The images that every cluster has. Pods use them with imagePullPolicy: Never; there is no registry.
+// The images that every cluster has. Pods use them with imagePullPolicy: Never; no registry has them.
 const (
 	PauseImage   = "wl.test/pause:1"
 	BusyboxImage = "wl.test/busybox:1"
