@@ -38,7 +38,7 @@ func TestNodeQuickstartPulled(t *testing.T) {
 	}
 	end := r.Serve(t, inside) // at the same address in the node's network
 	t.Cleanup(func() { _ = inside.Process.Kill(); end() })
-	path := r.Address + "/waterline"
+	path := r.Address + "/mirror"
 	made := exec.CommandContext(t.Context(), "make", "--no-print-directory", "images", "VERSION=0.1.0", "REGISTRY="+path,
 		"PLAIN_HTTP=1")
 	made.Dir = "../.."
@@ -52,7 +52,7 @@ func TestNodeQuickstartPulled(t *testing.T) {
 		quickstart(t, path)
 		found := images(t, path)
 		for _, name := range []string{"agent", "manager"} {
-			if !slices.Contains(found, path+"/"+name+":0.1.0") {
+			if !slices.Contains(found, path+"/waterline/"+name+":0.1.0") {
 				t.Errorf("the node did not pull the image of the %s; it has %q", name, found)
 			}
 		}
