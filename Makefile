@@ -31,7 +31,7 @@ help: ## list the targets
 
 build: ## build waterline, waterline-agent, waterline-manager, waterline-guard and the lab into out/bin
 	@mkdir -p $(BIN)
-	$(FAST) go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/... ./test/lab
+	$(FAST) go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/... ./lab
 
 demo: build ## a full machine with a server that does not notice, and weights, on this kernel (root, about 90 s)
 	$(BIN)/waterline demo

@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/waterline-io/waterline/internal/experiment"
-	"github.com/waterline-io/waterline/internal/experiment/progress"
-	"github.com/waterline-io/waterline/internal/experiment/report"
-	"github.com/waterline-io/waterline/internal/experiment/sandbox"
+	"github.com/waterline-io/waterline/internal/progress"
+	"github.com/waterline-io/waterline/internal/report"
+	"github.com/waterline-io/waterline/lab/experiment"
+	"github.com/waterline-io/waterline/lab/sandbox"
 )
 
 // demoExperiments lists the experiments that the demo runs, in order.

@@ -6,10 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/waterline-io/waterline/internal/experiment"
-	"github.com/waterline-io/waterline/internal/experiment/progress"
-	"github.com/waterline-io/waterline/internal/experiment/sandbox"
 	"github.com/waterline-io/waterline/internal/observe/host"
+	"github.com/waterline-io/waterline/internal/progress"
+	"github.com/waterline-io/waterline/lab/experiment"
+	"github.com/waterline-io/waterline/lab/sandbox"
 )
 
 // maxSeconds is the longest time that one experiment may measure: a day.

@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/waterline-io/waterline/internal/experiment/progress"
-	"github.com/waterline-io/waterline/internal/experiment/report"
 	"github.com/waterline-io/waterline/internal/model"
-	"github.com/waterline-io/waterline/internal/sim/peaks"
+	"github.com/waterline-io/waterline/internal/progress"
+	"github.com/waterline-io/waterline/internal/report"
 	"github.com/waterline-io/waterline/internal/sim/trace"
+	"github.com/waterline-io/waterline/lab/peaks"
 )
 
 func simulateCommand() *cobra.Command {

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/waterline-io/waterline/internal/experiment"
+	"github.com/waterline-io/waterline/lab/experiment"
 )
 
 // TestExperimentFigures runs the experiments of users, in short, and checks their figures. Those about weights run

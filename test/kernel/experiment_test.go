@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
-	"github.com/waterline-io/waterline/internal/experiment"
-	"github.com/waterline-io/waterline/internal/experiment/sandbox"
-	"github.com/waterline-io/waterline/test/lab/memory"
+	"github.com/waterline-io/waterline/lab/experiment"
+	"github.com/waterline-io/waterline/lab/memory"
+	"github.com/waterline-io/waterline/lab/sandbox"
 )
 
 // TestExperiments runs the experiments of users for a moment each: they start their pods and an agent, measure, and

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/experiment/measure"
-	"github.com/waterline-io/waterline/internal/experiment/report"
 	"github.com/waterline-io/waterline/internal/poll"
+	"github.com/waterline-io/waterline/internal/report"
+	"github.com/waterline-io/waterline/lab/measure"
 )
 
 // podOfGuard is the script of a pod: its first process is a NodeManager by its arguments, and starts containers of two

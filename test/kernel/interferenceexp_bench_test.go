@@ -8,8 +8,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/waterline-io/waterline/internal/experiment/sandbox"
-	"github.com/waterline-io/waterline/test/lab/interference"
+	"github.com/waterline-io/waterline/lab/interference"
+	"github.com/waterline-io/waterline/lab/sandbox"
 )
 
 // TestInterferenceExperiment runs lab interference. The guilty pod takes the server's CPU, the agent measures the

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
-	"github.com/waterline-io/waterline/internal/experiment/sandbox"
-	"github.com/waterline-io/waterline/test/lab/memory"
+	"github.com/waterline-io/waterline/lab/memory"
+	"github.com/waterline-io/waterline/lab/sandbox"
 )
 
 // TestMemoryExperiment runs lab memory in short. With protect.memory, its server loses less memory to batch than

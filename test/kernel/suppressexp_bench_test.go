@@ -7,7 +7,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/waterline-io/waterline/test/lab/suppress"
+	"github.com/waterline-io/waterline/lab/suppress"
 )
 
 // TestSuppressExperiment runs lab suppress. The delay until batch has less is checked only if no other process

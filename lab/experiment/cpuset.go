@@ -1,0 +1,264 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/progress"
+	"github.com/waterline-io/waterline/lab/load"
+	"github.com/waterline-io/waterline/lab/measure"
+	"github.com/waterline-io/waterline/lab/sandbox"
+)
+
+// serverLoad is the part of one CPU that all requests take together.
+const serverLoad = 0.3
+
+// cpusets lets a server that requests one CPU answer requests, first alone, then beside a batch pod that burns all
+// CPUs, while the annotation of the running server changes from none to share to exclusive.
+//
+// Metrics, each for alone, none, share and exclusive: p50_ms, p99_ms, p999_ms and answers_per_second, as clients see
+// them; of the server context_switches_per_second, involuntary_context_switches_per_second, migrations_per_second and
+// cpu_ms_per_request; batch_cpus, the CPUs of the batch pod; and late_p99_ms, of the client itself. And switch_max_ms,
+// the longest time from a changed annotation until it was true of every process.
+func cpusets(ctx context.Context, r *run) error {
+	c := &cpusetRun{run: r}
+	var err error
+	if c.all, err = r.CPUs(r.Layout().Root); err != nil {
+		return err
+	}
+	if c.all.Len() < 2 {
+		return fmt.Errorf("it needs two CPUs, because with one there is no other CPU for the batch pod; "+
+			"pods on this machine may run on CPU %s only", c.all)
+	}
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	trials, err := c.trials(ctx)
+	if err != nil {
+		return err
+	}
+	c.report(trials)
+	return nil
+}
+
+// cpusetRun is experiment cpuset as it runs.
+type cpusetRun struct {
+	*run
+	all    model.CPUSet // that pods may run on
+	pod    *sandbox.Pod // of the server
+	server load.Server
+	rate   float64        // requests a second
+	others []*sandbox.Pod // pods without exclusive CPUs
+}
+
+// cpusetTrial is what was measured of the server in one mode.
+type cpusetTrial struct {
+	trial
+	switches  measure.Switches // a second
+	intruders int              // threads of other pods that were seen on the server's CPUs, in all seconds together
+	noticed   time.Duration    // until the agent had read the annotation of this mode
+	took      time.Duration    // from then until every process was where it belongs; 0: the annotation did not change
+}
+
+// begin starts the agent and the server.
+func (c *cpusetRun) begin(ctx context.Context) error {
+	self := sandbox.AgentPod()
+	if err := c.startAgent(self); err != nil {
+		return err
+	}
+	c.others = append(c.others, self)
+	if err := c.Await(ctx, self); err != nil {
+		return err
+	}
+	c.pod = &sandbox.Pod{Name: "server", QoS: model.Guaranteed, RequestMilli: 1000, CPUs: model.CPUNone}
+	if err := c.Create(c.pod); err != nil {
+		return err
+	}
+	var err error
+	if c.server, err = load.StartServer(ctx, c.Sandbox, c.pod); err != nil {
+		return err
+	}
+	c.rate = serverLoad / max(c.server.Cost, load.RequestCost).Seconds()
+	return nil
+}
+
+// trials makes the trials.
+func (c *cpusetRun) trials(ctx context.Context) ([]cpusetTrial, error) {
+	alone, err := c.trial(ctx, "alone")
+	if err != nil {
+		return nil, err
+	}
+	// It requests nearly all that is left of the node, as on nodes that are full by requests: then the kernel gives the
+	// batch pod as much weight as it will get. With a request of 100m the server was seen to be nearly undisturbed on
+	// two CPUs.
+	rest := 1000*int64(c.all.Len()) - c.pod.RequestMilli - 200
+	pods := c.withHog(&sandbox.Pod{Name: "batch", QoS: model.Burstable, RequestMilli: rest, Threads: load.Threads()})
+	for _, p := range pods {
+		p.Unbound = true
+	}
+	if err := c.Create(pods...); err != nil {
+		return nil, err
+	}
+	if err := c.Await(ctx, pods...); err != nil {
+		return nil, err
+	}
+	if err := load.BurnAll(ctx, c.Sandbox, pods...); err != nil {
+		return nil, err
+	}
+	c.others = append(c.others, pods...)
+	trials := []cpusetTrial{alone}
+	for _, mode := range []model.CPUMode{model.CPUNone, model.CPUShare, model.CPUExclusive} {
+		var noticed, took time.Duration
+		if mode != c.pod.CPUs {
+			if noticed, took, err = c.change(ctx, mode); err != nil {
+				return nil, err
+			}
+		}
+		t, err := c.trial(ctx, string(mode))
+		if err != nil {
+			return nil, err
+		}
+		t.noticed, t.took = noticed, took
+		trials = append(trials, t)
+	}
+	return trials, nil
+}
+
+// change changes the annotation of the running server and waits until every process is where it belongs. It returns how
+// long the agent needed to read the annotation, and how long it took from then.
+func (c *cpusetRun) change(ctx context.Context, mode model.CPUMode) (noticed, took time.Duration, err error) {
+	c.Report(progress.Step{Doing: fmt.Sprintf("changing the annotation to %s", mode)})
+	read, stop, err := c.ManifestRead(c.pod)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer stop()
+	c.pod.CPUs = mode
+	start := time.Now()
+	if err := c.Announce(c.pod); err != nil {
+		return 0, 0, err
+	}
+	wrong := ""
+	err = c.Poll(ctx, fmt.Sprintf("for every process to be where mode %s wants it", mode), func() (bool, error) {
+		var err error
+		wrong, err = c.misplaced()
+		return wrong == "", err
+	})
+	done := time.Now()
+	if err != nil {
+		return 0, 0, c.WithAgentLog(fmt.Errorf("%w: %s", err, wrong))
+	}
+	select {
+	case at := <-read:
+		return at.Sub(start), max(done.Sub(at), 0), nil
+	case <-time.After(10 * time.Second):
+		return 0, 0, errors.New("the agent was not seen to read the annotation")
+	}
+}
+
+func (c *cpusetRun) places(p *sandbox.Pod) ([]measure.Place, error) {
+	return measure.Places(c.ProcsFile(c.ContainerGroup(p)))
+}
+
+// misplaced describes a thread that may not run where the server's mode wants it; "": there is none.
+func (c *cpusetRun) misplaced() (string, error) {
+	server, err := c.places(c.pod)
+	if err != nil {
+		return "", err
+	}
+	own, rest := measure.Union(server).Allowed, c.all
+	switch c.pod.CPUs {
+	case model.CPUShare, model.CPUExclusive:
+		if own.Len() != 1 {
+			return fmt.Sprintf("the server may run on %s, which is not one CPU", own), nil
+		}
+		if c.pod.CPUs == model.CPUExclusive {
+			rest = c.all.Minus(own)
+		}
+	default:
+		if own != c.all {
+			return fmt.Sprintf("the server may run on %s, not on %s", own, c.all), nil
+		}
+	}
+	for _, pod := range c.others {
+		places, err := c.places(pod)
+		if err != nil {
+			return "", err
+		}
+		for _, p := range places {
+			if p.Allowed != rest {
+				return fmt.Sprintf("a thread of pod %s may run on %s, not on %s", pod.Name, p.Allowed, rest), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// intruders counts the threads of other pods that may run on the server's CPUs, or run there.
+func (c *cpusetRun) intruders() (int, error) {
+	server, err := c.places(c.pod)
+	if err != nil {
+		return 0, err
+	}
+	own, count := measure.Union(server).Allowed, 0
+	for _, pod := range c.others {
+		places, err := c.places(pod)
+		if err != nil {
+			return 0, err
+		}
+		for _, p := range places {
+			// A thread that has slept since the change last ran where it then could.
+			if p.Allowed.Overlaps(own) || p.Running && p.Last.Overlaps(own) {
+				count++
+			}
+		}
+	}
+	return count, nil
+}
+
+// trial measures the server in its present mode.
+func (c *cpusetRun) trial(ctx context.Context, mode string) (t cpusetTrial, err error) {
+	t.trial = trial{mode: mode, rate: c.rate}
+	cpu, err := c.clientCPU()
+	if err != nil {
+		return t, err
+	}
+	var before measure.Switches
+	var counting error
+	requests := load.Requests{Line: fmt.Sprint(c.server.Steps), CPU: cpu}
+	err = t.run(ctx, c.Sandbox, requests, c.cfg.Seconds, func() (err error) {
+		before, err = measure.ReadSwitches(c.server.PID())
+		return err
+	}, func() error {
+		after, err := measure.ReadSwitches(c.server.PID())
+		t.switches = after.PerSecond(before, t.window.Length)
+		return errors.Join(err, counting)
+	}, func(w measure.Window) string {
+		n, err := c.intruders()
+		t.intruders, counting = t.intruders+n, errors.Join(counting, err)
+		return fmt.Sprintf("the others use %.2f CPUs", w.CPUs()-w.CPUsOf(c.pod.Name))
+	})
+	return t, err
+}
+
+// clientCPU returns the CPU on which the client runs: the last that is not the server's own, in every mode the same if
+// possible. On a node clients are on other machines and take nothing from exclusive CPUs. Left to the kernel, the
+// client was drawn to the server's CPU and interrupted it after nearly every answer.
+func (c *cpusetRun) clientCPU() (int, error) {
+	places, err := c.places(c.pod)
+	if err != nil {
+		return 0, err
+	}
+	from := c.all.Minus(measure.Union(places).Allowed)
+	if from.Empty() {
+		from = c.all
+	}
+	last := 0
+	for cpu := range from.All() {
+		last = cpu
+	}
+	return last, nil
+}
