@@ -24,7 +24,7 @@ const module = "github.com/waterline-io/waterline/"
 var mayImport = map[string][]string{
 	"api":                   {},
 	"cmd":                   {"api", "cmd", "docs", "internal"},
-	"cmd/waterline":         {"api", "docs", "internal", "lab/experiment", "lab/peaks", "lab/sandbox"}, // the demo
+	"cmd/waterline":         {"api", "docs", "internal", "lab/experiment", "lab/sandbox"}, // the demo
 	"deploy":                {"deploy"},
 	"docs":                  {},
 	"internal/model":        {},

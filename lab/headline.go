@@ -39,7 +39,7 @@ CPU as a machine used in the course of a day, scaled to --load in the mean. It r
 in random order and with the same requests. Runs in which the generator of the requests was late by more than 1 ms,
 p99, do not count; each is tried three times.
 
-The day comes from a trace below --trace, in the form that "waterline simulate predict" reads; without it, the day is
+The day comes from a trace below --trace, in the form that "lab predict" reads; without it, the day is
 made up.
 
 It needs root, redis-server and ffmpeg, and no cluster. It takes about 21 minutes.

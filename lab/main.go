@@ -1,5 +1,5 @@
-// Command lab runs the long experiments on Waterline: with real programs on this machine's kernel, and on a cluster.
-// The short ones are in "waterline experiment".
+// Command lab measures what Waterline is worth: with load on this machine's kernel, with real programs, on a cluster,
+// and on traces.
 package main
 
 import (
@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/waterline-io/waterline/lab/load"
+	"github.com/waterline-io/waterline/lab/experiment"
 	"github.com/waterline-io/waterline/lab/memory"
 	"github.com/waterline-io/waterline/lab/sandbox"
 	"github.com/waterline-io/waterline/lab/suppress"
@@ -33,8 +33,8 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// experiments lists the subcommands.
-func experiments() []*cobra.Command {
+// longCommands returns a command for each experiment that takes minutes.
+func longCommands() []*cobra.Command {
 	return []*cobra.Command{
 		colocateCommand(),
 		headlineCommand(),
@@ -47,7 +47,7 @@ func experiments() []*cobra.Command {
 
 // helpers lists the helpers that this executable runs for its experiments.
 func helpers() []sandbox.Helper {
-	return append(append(load.Helpers(), suppress.Helper()), memory.Helpers()...)
+	return append(append(experiment.Helpers(), suppress.Helper()), memory.Helpers()...)
 }
 
 func main() { os.Exit(run()) }
@@ -73,10 +73,9 @@ func run() int {
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "lab",
-		Short: "Measure with real programs what Waterline is worth, in experiments that take long",
-		Long: `Measure with real programs what Waterline is worth. Each experiment takes minutes, most a quarter of an hour and
-more, and uses all of the machine's CPU meanwhile: do not run it on a machine that does important work. The short
-experiments are in "waterline experiment".`,
+		Short: "Measure what Waterline is worth",
+		Long: `Measure what Waterline is worth. Experiments use all of the machine's CPU meanwhile: do not run them on a machine
+that does important work.`,
 		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -92,7 +91,20 @@ experiments are in "waterline experiment".`,
 		return usageError{fmt.Errorf("%w; see \"%s --help\"", err, cmd.CommandPath())}
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(experiments()...)
+	for _, g := range []struct {
+		cobra.Group
+		commands []*cobra.Command
+	}{
+		{cobra.Group{ID: "short", Title: "On this machine's kernel, in seconds:"}, shortCommands()},
+		{cobra.Group{ID: "long", Title: "With real programs and on clusters, in minutes:"}, longCommands()},
+		{cobra.Group{ID: "traces", Title: "On recorded usage:"}, []*cobra.Command{predictCommand()}},
+	} {
+		root.AddGroup(&g.Group)
+		for _, cmd := range g.commands {
+			cmd.GroupID = g.ID
+		}
+		root.AddCommand(g.commands...)
+	}
 	root.AddCommand(&cobra.Command{
 		Use:                sandbox.HelperCommand,
 		Hidden:             true,

@@ -39,8 +39,7 @@ bench() { # NAME MINUTES COMMAND...
 experiment() { # NAME [hog]
 	local json=$out/$1
 	[ "$1" = cpuset ] && json=$out/experiment-cpuset
-	out/bin/waterline experiment "$1" --json "$json.json" &&
-		{ [ -z "${2:-}" ] || out/bin/waterline experiment "$1" --hog --json "$json-hog.json"; }
+	out/bin/lab "$1" --json "$json.json" && { [ -z "${2:-}" ] || out/bin/lab "$1" --hog --json "$json-hog.json"; }
 }
 
 lab() { # NAME ARGUMENT...
@@ -152,6 +151,7 @@ bench pause 5 e2e pause TestAPIPauseFigures -on=api # 5,000 nodes that follow on
 bench manager 10 e2e scale TestAPIScaleFigures -on=api # 5,000 nodes that use what ../shared/traces says
 bench prometheus 14 e2e - TestAPIPrometheusFigures -on=api
 bench faults 12 e2e - 'TestAPI(Away|Handover|PoolEvict)Figures' -on=api
+bench predict 15 lab predict predict --trace "${WATERLINE_TRACES:-../shared/traces}"
 bench simulate-pool 5 simulate_pool
 bench scheduler 7 e2e scheduler TestSchedulerFigures -on=api # 10,000 pods on 1,000 nodes, beside the stock one
 bench scheduler-jobs 1 e2e scheduler-jobs TestSchedulerJobsFigures -on=api

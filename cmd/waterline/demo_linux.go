@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waterline-io/waterline/internal/observe/host"
 	"github.com/waterline-io/waterline/internal/progress"
 	"github.com/waterline-io/waterline/internal/report"
 	"github.com/waterline-io/waterline/lab/experiment"
@@ -28,8 +29,8 @@ leaves nothing behind.`,
 		Example: "  sudo waterline demo --out /tmp/demo",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{fmt.Errorf("demo takes no arguments, but got %q; \"waterline experiment\" runs a single one",
-					args[0])}
+				return usageError{fmt.Errorf("demo takes no arguments, but got %q; the lab, a command in the source tree, runs "+
+					"single experiments: see \"out/bin/lab --help\" after \"make build\"", args[0])}
 			}
 			return nil
 		},
@@ -37,8 +38,23 @@ leaves nothing behind.`,
 	}
 	cmd.Flags().StringVar(&out, "out", "out/demo", "directory for the report")
 	cmd.Flags().BoolVar(&cfg.Hog, "hog", false, "let one more pod, annotated 262144, burn all CPUs meanwhile")
-	sandboxFlags(cmd, &cfg.Config)
+	flags := cmd.Flags()
+	flags.StringVar(&cfg.AgentPath, "agent", "",
+		"executable of the agent (default: "+sandbox.AgentName+" beside this executable, else in PATH)")
+	flags.StringVar(&cfg.CgroupRoot, "cgroup-root", host.DefaultRoot, "where the cgroup file system is mounted")
 	return cmd
+}
+
+// helperCommand is how the demo starts load and outside readers; see [sandbox.RunHelper].
+func helperCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:                sandbox.HelperCommand,
+		Hidden:             true,
+		DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return sandbox.RunHelper(args, experiment.Helpers())
+		},
+	}
 }
 
 func demo(cmd *cobra.Command, cfg experiment.Config, out string) error {
@@ -57,7 +73,7 @@ func demo(cmd *cobra.Command, cfg experiment.Config, out string) error {
 			"that want CPU get it in proportion to their weights. All cgroups and processes were removed again.",
 		Again: []report.Again{
 			{What: "To repeat all", Command: "waterline demo"},
-			{What: "To repeat one and keep its figures", Command: "waterline experiment NAME --json FILE"},
+			{What: "To repeat one in the source tree, and keep its figures", Command: "out/bin/lab NAME --json FILE"},
 		},
 	}
 	for _, name := range demoExperiments() {

@@ -94,7 +94,7 @@ promised. The same of memory is worse, because only a killed process gives memor
 // check returns an error that says which flag is wrong.
 func (r *poolRun) check() error {
 	if _, found := trace.Find(r.dataset); r.root != "" && !found {
-		return usageError{fmt.Errorf("--dataset %q: there are %s", r.dataset, strings.Join(datasetNames(), ", "))}
+		return usageError{fmt.Errorf("--dataset %q: there are %s", r.dataset, strings.Join(trace.Names(), ", "))}
 	}
 	for _, name := range r.policies {
 		if _, found := workers.Find(name); !found {

@@ -21,7 +21,7 @@ import (
 type Config struct {
 	sandbox.Config
 	Seconds int  // of measuring; 0: the experiment's default
-	Hog     bool // one more pod, annotated 262144, burns all CPUs meanwhile
+	Hog     bool // one more pod, annotated 262144, burns all CPUs meanwhile, in an experiment that can have it
 }
 
 // seconds returns how long to measure.
@@ -37,6 +37,7 @@ type Experiment struct {
 	Name    string
 	About   string // the experiment, in one sentence
 	Seconds int    // of measuring, by default
+	Hog     bool   // it can run beside the hog, see [Config]
 	run     func(context.Context, *run) error
 	needs   []string // controllers besides that of CPU time
 }
@@ -44,25 +45,40 @@ type Experiment struct {
 // All lists the experiments in the order in which they explain each other.
 func All() []Experiment {
 	return []Experiment{
-		{"fill", "A server alone, beside batch in plain cgroups, and beside batch with Waterline: the CPU that is used, " +
-			"and the server's latency.", 5, fill, nil},
-		{"weights", "Two pods with equal requests are annotated 8192 and 16384: the second gets twice the CPU time.", 10,
-			weights, nil},
-		{"preempt", "Three pods of equal weight fill the machine, then a pod annotated 262144 arrives and takes the " +
-			"share of its weight.",
-			8, preempt, nil},
-		{"hierarchy", "The same weight is written at the container, the pod, and the pod and its QoS class: only the " +
-			"last wins " +
-			"CPU from Guaranteed pods.", 4, hierarchy, nil},
-		{"drift", "Another writer overwrites weights again and again while the pods burn CPU: the agent repairs them " +
-			"within " +
-			"milliseconds.", 8, drift, nil},
-		{"cpuset", "A server beside a pod that burns all CPUs: its annotation changes from none to share to exclusive " +
-			"while it " +
-			"runs, and its latency is measured.", 10, cpusets, []string{sandbox.Cpuset}},
-		{"burst", "A server stays far below its CPU limit, but its requests come in bursts: it is throttled less and " +
-			"answers " +
-			"sooner once it may save up unused quota.", 30, bursts, nil},
+		{
+			Name: "fill", Seconds: 5, run: fill,
+			About: "A server alone, beside batch in plain cgroups, and beside batch with Waterline: the CPU that is used, and " +
+				"the server's latency.",
+		},
+		{
+			Name: "weights", Seconds: 10, Hog: true, run: weights,
+			About: "Two pods with equal requests are annotated 8192 and 16384: the second gets twice the CPU time.",
+		},
+		{
+			Name: "preempt", Seconds: 8, Hog: true, run: preempt,
+			About: "Three pods of equal weight fill the machine, then a pod annotated 262144 arrives and takes the share of " +
+				"its weight.",
+		},
+		{
+			Name: "hierarchy", Seconds: 4, Hog: true, run: hierarchy,
+			About: "The same weight is written at the container, the pod, and the pod and its QoS class: only the last wins " +
+				"CPU from Guaranteed pods.",
+		},
+		{
+			Name: "drift", Seconds: 8, Hog: true, run: drift,
+			About: "Another writer overwrites weights again and again while the pods burn CPU: the agent repairs them within " +
+				"milliseconds.",
+		},
+		{
+			Name: "cpuset", Seconds: 10, Hog: true, run: cpusets, needs: []string{sandbox.Cpuset},
+			About: "A server beside a pod that burns all CPUs: its annotation changes from none to share to exclusive while " +
+				"it runs, and its latency is measured.",
+		},
+		{
+			Name: "burst", Seconds: 30, run: bursts,
+			About: "A server stays far below its CPU limit, but its requests come in bursts: it is throttled less and " +
+				"answers sooner once it may save up unused quota.",
+		},
 	}
 }
 
@@ -94,6 +110,7 @@ func (e Experiment) Run(ctx context.Context, cfg Config) (report.Result, error) 
 	if err != nil {
 		return report.Result{}, err
 	}
+	cfg.Hog = cfg.Hog && e.Hog
 	r := &run{Sandbox: s, cfg: cfg, result: report.Begin(e.Name, e.About)}
 	r.cfg.Seconds = cfg.seconds(e.Seconds)
 	r.result.Machine = measure.DescribeMachine(s.Version())

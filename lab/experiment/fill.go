@@ -29,7 +29,7 @@ const fillThreads = 3
 // The goals of fill.
 const (
 	fillCPU   = 95  // percent of the machine's CPU that is used
-	fillRatio = 1.2 // p99 to p99 alone; of some seconds, which is less exact than the experiments of the lab
+	fillRatio = 1.2 // p99 to p99 alone; of some seconds, which is less exact than the long experiments
 )
 
 // fillPolicy sells batch what online pods do not use now. How much batch may use follows harm, which is the default.

@@ -13,9 +13,9 @@ import (
 	"github.com/waterline-io/waterline/lab/experiment"
 )
 
-// TestExperimentFigures runs the experiments of users, in short, and checks their figures. Those about weights run
-// beside a pod of 262144 shares that uses all CPUs, and without that pod too. The bounds are generous. They check that
-// the kernel follows the weights, not how exactly this machine keeps time; docs/results.md has figures.
+// TestExperimentFigures runs the short experiments of the lab, for fewer seconds, and checks their figures. Those about
+// weights run beside a pod of 262144 shares that uses all CPUs, and without that pod too. The bounds are generous. They
+// check that the kernel follows the weights, not how exactly this machine keeps time; docs/results.md has figures.
 func TestExperimentFigures(t *testing.T) {
 	n := newNode(t) // or skip
 	// Most experiments take 3 s; cpuset and burst measure for this long in each of their modes.
@@ -63,7 +63,7 @@ func TestExperimentFigures(t *testing.T) {
 			}
 			// A slow second can hit one of two compared modes, or one of the few seconds of drift.
 			retry(t, 3, func() (map[string]float64, string) {
-				r, err := e.Run(t.Context(), experiment.Config{Config: sandboxConfig(t, "waterline"), Seconds: seconds, Hog: c.hog})
+				r, err := e.Run(t.Context(), experiment.Config{Config: sandboxConfig(t, "lab"), Seconds: seconds, Hog: c.hog})
 				if errors.Is(err, experiment.ErrBusy) {
 					t.Skip(err)
 				}

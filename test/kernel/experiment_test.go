@@ -11,9 +11,9 @@ import (
 	"github.com/waterline-io/waterline/lab/sandbox"
 )
 
-// TestExperiments runs the experiments of users for a moment each: they start their pods and an agent, measure, and
-// clean up. Of the results it checks only counts, because the others depend on the machine. Experiments that wait for
-// an idle machine are left to the bench.
+// TestExperiments runs the short experiments of the lab for a moment each: they start their pods and an agent, measure,
+// and clean up. Of the results it checks only counts, because the others depend on the machine. Experiments that wait
+// for an idle machine are left to the bench.
 func TestExperiments(t *testing.T) {
 	n := newNode(t) // or skip
 	for _, name := range []string{"weights", "preempt", "drift", "hierarchy", "cpuset"} {
@@ -28,7 +28,7 @@ func TestExperiments(t *testing.T) {
 			if !found {
 				t.Fatal("no such experiment")
 			}
-			r, err := e.Run(t.Context(), experiment.Config{Config: sandboxConfig(t, "waterline"), Seconds: 1})
+			r, err := e.Run(t.Context(), experiment.Config{Config: sandboxConfig(t, "lab"), Seconds: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
