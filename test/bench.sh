@@ -68,11 +68,11 @@ kernel() {
 			-test.run="$run")
 }
 
-# guard measures what the guard beside a NodeManager costs. The bench kernel runs the same test in a short form.
-guard() {
+# kernel_figures runs one bench of test/kernel, for its figures. The bench kernel runs the same one in a short form.
+kernel_figures() { # JSON TEST
 	make --no-print-directory build >/dev/null && go test -c -vet=off -tags bench -o out/test/kernel-bench.test ./test/kernel &&
-		(cd test/kernel && WATERLINE_BENCH=$out/guard.json WATERLINE_BIN=$PWD/../../out/bin \
-			../../out/test/kernel-bench.test -test.v -test.run='^TestGuardCost$')
+		(cd test/kernel && WATERLINE_BENCH=$out/$1.json WATERLINE_BIN=$PWD/../../out/bin \
+			../../out/test/kernel-bench.test -test.v -test.timeout=2h -test.run="^$2\$")
 }
 
 # kernel_v2 measures, in the virtual machine, what must not be tried on this machine's kernel.
@@ -133,7 +133,7 @@ transcode() {
 }
 
 for name in weights preempt drift; do bench $name 1 experiment $name hog; done
-for name in hierarchy cpuset burst; do bench $name 1 experiment $name; done
+for name in cpuset burst; do bench $name 1 experiment $name; done
 bench colocate 25 lab colocate-harm colocate --load 30 --load 60 --load 90
 for kind in stream cache writers forks; do
 	bench colocate-$kind 7 lab colocate-$kind colocate --batch $kind --load 60 --repeats 3
@@ -143,7 +143,8 @@ bench suppress 40 lab suppress suppress
 bench interference 36 lab interference interference
 bench kernel 60 kernel
 bench kernel-v2 3 kernel_v2
-bench guard 7 guard
+bench guard 7 kernel_figures guard TestGuardCost
+bench hierarchy 1 kernel_figures hierarchy TestHierarchyFigures
 bench agent 10 e2e agent TestAPIFigures -on=api
 bench agent-cpusets 14 e2e cpuset TestAPICPUFigures -on=api
 bench agent-protect 10 e2e protect TestAPIProtectFigures -on=api

@@ -60,11 +60,6 @@ func All() []Experiment {
 				"its weight.",
 		},
 		{
-			Name: "hierarchy", Seconds: 4, Hog: true, run: hierarchy,
-			About: "The same weight is written at the container, the pod, and the pod and its QoS class: only the last wins " +
-				"CPU from Guaranteed pods.",
-		},
-		{
 			Name: "drift", Seconds: 8, Hog: true, run: drift,
 			About: "Another writer overwrites weights again and again while the pods burn CPU: the agent repairs them within " +
 				"milliseconds.",

@@ -140,9 +140,3 @@ func (s *Sandbox) ContainerGroup(p *Pod) string {
 	}
 	return s.PodGroup(p) + "/" + p.hash()
 }
-
-// BurstableRequestMilli returns the sum of the CPU requests of the Burstable pods, in milli-cores.
-func (s *Sandbox) BurstableRequestMilli() int64 { return s.kubelet.burstableMilli }
-
-// RestoreBurstable writes the weight of the Burstable class as the kubelet does.
-func (s *Sandbox) RestoreBurstable() error { return s.kubelet.writeBurstable() }

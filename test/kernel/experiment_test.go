@@ -16,7 +16,7 @@ import (
 // for an idle machine are left to the bench.
 func TestExperiments(t *testing.T) {
 	n := newNode(t) // or skip
-	for _, name := range []string{"weights", "preempt", "drift", "hierarchy", "cpuset"} {
+	for _, name := range []string{"weights", "preempt", "drift", "cpuset"} {
 		t.Run(name, func(t *testing.T) {
 			if name != "weights" {
 				liveKernel(t, "one experiment shows that they run on cgroup v2, and TestCPUSets who has which CPUs")
