@@ -16,7 +16,6 @@ import (
 	"github.com/waterline-io/waterline/lab/experiment"
 	"github.com/waterline-io/waterline/lab/memory"
 	"github.com/waterline-io/waterline/lab/sandbox"
-	"github.com/waterline-io/waterline/lab/suppress"
 )
 
 // version and commit are set by the build.
@@ -38,7 +37,6 @@ func longCommands() []*cobra.Command {
 	return []*cobra.Command{
 		colocateCommand(),
 		headlineCommand(),
-		suppressCommand(),
 		memoryCommand(),
 		interferenceCommand(),
 		transcodeCommand(),
@@ -47,7 +45,7 @@ func longCommands() []*cobra.Command {
 
 // helpers lists the helpers that this executable runs for its experiments.
 func helpers() []sandbox.Helper {
-	return append(append(experiment.Helpers(), suppress.Helper()), memory.Helpers()...)
+	return append(experiment.Helpers(), memory.Helpers()...)
 }
 
 func main() { os.Exit(run()) }
