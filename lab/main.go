@@ -38,7 +38,6 @@ func longCommands() []*cobra.Command {
 		colocateCommand(),
 		headlineCommand(),
 		memoryCommand(),
-		interferenceCommand(),
 		transcodeCommand(),
 	}
 }

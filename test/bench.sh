@@ -139,11 +139,11 @@ for kind in stream cache writers forks; do
 	bench colocate-$kind 7 lab colocate-$kind colocate --batch $kind --load 60 --repeats 3
 done
 bench headline 21 lab headline headline --trace "${WATERLINE_TRACES:-../shared/traces}" --svg "$out/headline.svg"
-bench interference 36 lab interference interference
 bench kernel 60 kernel
 bench kernel-v2 3 kernel_v2
 bench guard 7 kernel_figures guard TestGuardCost
 bench suppress 20 kernel_figures suppress TestSuppressDelay
+bench interference 28 kernel_figures interference TestInterferenceFigures
 bench hierarchy 1 kernel_figures hierarchy TestHierarchyFigures
 bench agent 10 e2e agent TestAPIFigures -on=api
 bench agent-cpusets 14 e2e cpuset TestAPICPUFigures -on=api

@@ -75,11 +75,6 @@ func burn(in sandbox.HelperInput) error {
 // BurnName returns the name of the processes that are a pod's load.
 func BurnName(p *sandbox.Pod) string { return "the load of pod " + p.Name }
 
-// StartLoop starts one busy loop in a cgroup, on the CPU with this index among the allowed ones.
-func StartLoop(s *sandbox.Sandbox, name, group string, cpu int) (*sandbox.Process, error) {
-	return s.Start(sandbox.Command{Name: name, Group: group, Helper: "burn", Input: loop{Number: cpu}})
-}
-
 // Burn starts the busy loops of a pod and waits until all of them are in it.
 func Burn(ctx context.Context, s *sandbox.Sandbox, p *sandbox.Pod) (loops []*sandbox.Process, err error) {
 	group := s.ContainerGroup(p)
