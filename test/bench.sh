@@ -83,6 +83,15 @@ kernel_v2() {
 			-e WATERLINE_BIN=/bin -timeout 30m -run 'kernel: /t/kernel.test -test.v -test.run=^TestClockCost$'
 }
 
+# memory measures in the virtual machine, whose cgroup v2 protects memory, with two disks in memory.
+memory() {
+	make --no-print-directory build vm >/dev/null &&
+		out/bin/vmrun -mem 768 -module brd -file out/bin/lab=/bin/lab -file out/bin/waterline-agent=/bin/waterline-agent \
+			-timeout 30m -o "$out/vm" -run 'load: insmod /lib/modules/brd.ko rd_nr=2 rd_size=98304' \
+			-run 'memory: /bin/lab memory --disk /dev/ram0,/dev/ram1 --json /out/memory.json' &&
+		mv "$out/vm/memory.json" "$out/memory.json"
+}
+
 # packages measures what functions cost, one package after another.
 packages() {
 	local files
@@ -141,6 +150,7 @@ done
 bench headline 21 lab headline headline --trace "${WATERLINE_TRACES:-../shared/traces}" --svg "$out/headline.svg"
 bench kernel 60 kernel
 bench kernel-v2 3 kernel_v2
+bench memory 5 memory
 bench guard 7 kernel_figures guard TestGuardCost
 bench suppress 20 kernel_figures suppress TestSuppressDelay
 bench interference 28 kernel_figures interference TestInterferenceFigures

@@ -58,7 +58,7 @@ func Run(ctx context.Context, cfg Config) (r report.Result, err error) {
 	if mount, err := host.FindMount(root); err == nil && mount.Version == cgroup.V1 {
 		return r, fmt.Errorf("%w: cgroup v1 protects no memory; this experiment needs a machine with cgroup v2 alone "+
 			"(kernel "+
-			"parameter systemd.unified_cgroup_hierarchy=1) or a virtual one, for which docs/design/memory.md has the command",
+			"parameter systemd.unified_cgroup_hierarchy=1) or a virtual one, as make bench NAME=memory does",
 			sandbox.ErrUnusable)
 	}
 	files, clean, err := cfg.files()
