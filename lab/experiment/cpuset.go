@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/progress"
@@ -17,12 +16,11 @@ import (
 const serverLoad = 0.3
 
 // cpusets lets a server that requests one CPU answer requests, first alone, then beside a batch pod that burns all
-// CPUs, while the annotation of the running server changes from none to share to exclusive.
+// CPUs, then on an exclusive CPU beside it.
 //
-// Metrics, each for alone, none, share and exclusive: p50_ms, p99_ms, p999_ms and answers_per_second, as clients see
-// them; of the server context_switches_per_second, involuntary_context_switches_per_second, migrations_per_second and
-// cpu_ms_per_request; batch_cpus, the CPUs of the batch pod; and late_p99_ms, of the client itself. And switch_max_ms,
-// the longest time from a changed annotation until it was true of every process.
+// Metrics, each for alone, none and exclusive: p50_ms, p99_ms and answers_per_second, as clients see them; batch_cpus,
+// the CPUs of the batch pod; outsiders_cpus; and late_p99_ms, of the client itself. And exclusive_intruders, the
+// threads of other pods that were seen on the exclusive CPU.
 func cpusets(ctx context.Context, r *run) error {
 	c := &cpusetRun{run: r}
 	var err error
@@ -57,10 +55,7 @@ type cpusetRun struct {
 // cpusetTrial is what was measured of the server in one mode.
 type cpusetTrial struct {
 	trial
-	switches  measure.Switches // a second
-	intruders int              // threads of other pods that were seen on the server's CPUs, in all seconds together
-	noticed   time.Duration    // until the agent had read the annotation of this mode
-	took      time.Duration    // from then until every process was where it belongs; 0: the annotation did not change
+	intruders int // threads of other pods that were seen on the server's CPUs, in all seconds together
 }
 
 // begin starts the agent and the server.
@@ -109,92 +104,40 @@ func (c *cpusetRun) trials(ctx context.Context) ([]cpusetTrial, error) {
 		return nil, err
 	}
 	c.others = append(c.others, pods...)
-	trials := []cpusetTrial{alone}
-	for _, mode := range []model.CPUMode{model.CPUNone, model.CPUShare, model.CPUExclusive} {
-		var noticed, took time.Duration
-		if mode != c.pod.CPUs {
-			if noticed, took, err = c.change(ctx, mode); err != nil {
-				return nil, err
-			}
-		}
-		t, err := c.trial(ctx, string(mode))
-		if err != nil {
-			return nil, err
-		}
-		t.noticed, t.took = noticed, took
-		trials = append(trials, t)
+	none, err := c.trial(ctx, "none")
+	if err != nil {
+		return nil, err
 	}
-	return trials, nil
+	if err := c.bind(ctx); err != nil {
+		return nil, err
+	}
+	exclusive, err := c.trial(ctx, "exclusive")
+	return []cpusetTrial{alone, none, exclusive}, err
 }
 
-// change changes the annotation of the running server and waits until every process is where it belongs. It returns how
-// long the agent needed to read the annotation, and how long it took from then.
-func (c *cpusetRun) change(ctx context.Context, mode model.CPUMode) (noticed, took time.Duration, err error) {
-	c.Report(progress.Step{Doing: fmt.Sprintf("changing the annotation to %s", mode)})
-	read, stop, err := c.ManifestRead(c.pod)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer stop()
-	c.pod.CPUs = mode
-	start := time.Now()
+// bind changes the annotation of the running server to exclusive, and waits until the server has its CPU alone.
+func (c *cpusetRun) bind(ctx context.Context) error {
+	c.Report(progress.Step{Doing: "changing the annotation to exclusive"})
+	c.pod.CPUs = model.CPUExclusive
 	if err := c.Announce(c.pod); err != nil {
-		return 0, 0, err
+		return err
 	}
-	wrong := ""
-	err = c.Poll(ctx, fmt.Sprintf("for every process to be where mode %s wants it", mode), func() (bool, error) {
-		var err error
-		wrong, err = c.misplaced()
-		return wrong == "", err
+	err := c.Poll(ctx, "for the server to have a CPU alone", func() (bool, error) {
+		server, err := c.places(c.pod)
+		if err != nil || measure.Allowed(server).Len() != 1 {
+			return false, err
+		}
+		others, err := c.intruders()
+		return others == 0, err
 	})
-	done := time.Now()
 	if err != nil {
-		return 0, 0, c.WithAgentLog(fmt.Errorf("%w: %s", err, wrong))
+		return c.WithAgentLog(err)
 	}
-	select {
-	case at := <-read:
-		return at.Sub(start), max(done.Sub(at), 0), nil
-	case <-time.After(10 * time.Second):
-		return 0, 0, errors.New("the agent was not seen to read the annotation")
-	}
+	return nil
 }
 
 func (c *cpusetRun) places(p *sandbox.Pod) ([]measure.Place, error) {
 	return measure.Places(c.ProcsFile(c.ContainerGroup(p)))
-}
-
-// misplaced describes a thread that may not run where the server's mode wants it; "": there is none.
-func (c *cpusetRun) misplaced() (string, error) {
-	server, err := c.places(c.pod)
-	if err != nil {
-		return "", err
-	}
-	own, rest := measure.Union(server).Allowed, c.all
-	switch c.pod.CPUs {
-	case model.CPUShare, model.CPUExclusive:
-		if own.Len() != 1 {
-			return fmt.Sprintf("the server may run on %s, which is not one CPU", own), nil
-		}
-		if c.pod.CPUs == model.CPUExclusive {
-			rest = c.all.Minus(own)
-		}
-	default:
-		if own != c.all {
-			return fmt.Sprintf("the server may run on %s, not on %s", own, c.all), nil
-		}
-	}
-	for _, pod := range c.others {
-		places, err := c.places(pod)
-		if err != nil {
-			return "", err
-		}
-		for _, p := range places {
-			if p.Allowed != rest {
-				return fmt.Sprintf("a thread of pod %s may run on %s, not on %s", pod.Name, p.Allowed, rest), nil
-			}
-		}
-	}
-	return "", nil
 }
 
 // intruders counts the threads of other pods that may run on the server's CPUs, or run there.
@@ -203,7 +146,7 @@ func (c *cpusetRun) intruders() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	own, count := measure.Union(server).Allowed, 0
+	own, count := measure.Allowed(server), 0
 	for _, pod := range c.others {
 		places, err := c.places(pod)
 		if err != nil {
@@ -226,16 +169,10 @@ func (c *cpusetRun) trial(ctx context.Context, mode string) (t cpusetTrial, err 
 	if err != nil {
 		return t, err
 	}
-	var before measure.Switches
 	var counting error
 	requests := load.Requests{Line: fmt.Sprint(c.server.Steps), CPU: cpu}
-	err = t.run(ctx, c.Sandbox, requests, c.cfg.Seconds, func() (err error) {
-		before, err = measure.ReadSwitches(c.server.PID())
-		return err
-	}, func() error {
-		after, err := measure.ReadSwitches(c.server.PID())
-		t.switches = after.PerSecond(before, t.window.Length)
-		return errors.Join(err, counting)
+	err = t.run(ctx, c.Sandbox, requests, c.cfg.Seconds, func() error { return nil }, func() error {
+		return counting
 	}, func(w measure.Window) string {
 		n, err := c.intruders()
 		t.intruders, counting = t.intruders+n, errors.Join(counting, err)
@@ -252,7 +189,7 @@ func (c *cpusetRun) clientCPU() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	from := c.all.Minus(measure.Union(places).Allowed)
+	from := c.all.Minus(measure.Allowed(places))
 	if from.Empty() {
 		from = c.all
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"time"
 
 	"github.com/waterline-io/waterline/internal/report"
 	"github.com/waterline-io/waterline/internal/report/chart"
@@ -16,18 +15,8 @@ import (
 func (t *cpusetTrial) metrics() map[string]float64 {
 	m := map[string]float64{}
 	for name, value := range map[string]float64{
-		"p50_ms":                                measure.Quantile(t.latency, 0.5),
-		"p99_ms":                                t.p99(),
-		"p999_ms":                               measure.Quantile(t.latency, 0.999),
-		"answers_per_second":                    t.answers,
-		"context_switches_per_second":           t.switches.Voluntary + t.switches.Involuntary,
-		"voluntary_context_switches_per_second": t.switches.Voluntary,
-		"involuntary_context_switches_per_second": t.switches.Involuntary,
-		"migrations_per_second":                   t.switches.Migrations,
-		"cpu_ms_per_request":                      1000 * t.window.CPUsOf("server") / t.answers,
-		"batch_cpus":                              t.window.CPUsOf("batch"),
-		"outsiders_cpus":                          t.outside(),
-		"late_p99_ms":                             measure.Quantile(t.late, 0.99),
+		"p50_ms": measure.Quantile(t.latency, 0.5), "p99_ms": t.p99(), "answers_per_second": t.answers,
+		"batch_cpus": t.window.CPUsOf("batch"), "outsiders_cpus": t.outside(), "late_p99_ms": measure.Quantile(t.late, 0.99),
 	} {
 		m[t.mode+"_"+name] = measure.Round(value, 3)
 	}
@@ -35,36 +24,29 @@ func (t *cpusetTrial) metrics() map[string]float64 {
 }
 
 func (t *cpusetTrial) row(name string) []string {
-	whole := func(x float64) string { return fmt.Sprintf("%.0f", x) }
 	return []string{
-		name, report.Millis(measure.Quantile(t.latency, 0.5)), report.Millis(t.p99()),
-		report.Millis(measure.Quantile(t.latency, 0.999)), whole(t.answers), whole(t.switches.Voluntary),
-		whole(t.switches.Involuntary), fmt.Sprintf("%.1f", t.switches.Migrations),
+		name, report.Millis(measure.Quantile(t.latency, 0.5)), report.Millis(t.p99()), fmt.Sprintf("%.0f", t.answers),
 		fmt.Sprintf("%.2f", t.window.CPUsOf("batch")),
 	}
 }
 
-// report makes the result of trials in modes alone, none, share and exclusive.
+// report makes the result of trials in modes alone, none and exclusive.
 func (r *run) report(trials []cpusetTrial) {
 	res := &r.result
-	alone, none, exclusive := &trials[0], &trials[1], &trials[3]
+	alone, none, exclusive := &trials[0], &trials[1], &trials[2]
 	r.circumstances(none.window)
-	res.Table.Head = []string{
-		"server", "p50 ms", "p99 ms", "p99.9 ms", "answers/s", "switches/s", "involuntary/s", "migrations/s", "batch CPUs",
-	}
+	res.Table.Head = []string{"server", "p50 ms", "p99 ms", "answers/s", "batch CPUs"}
 	bars := chart.Bars{
 		Title: "Latency of the server, p99", Caption: "p99 of the server's latency, beside a pod that burns all CPUs",
 		Unit: "ms", Mark: "alone",
 		Desc: "Bars: latency that 99 of 100 requests did not exceed, beside a pod that burns all CPUs, by the mode of the " +
 			"server's CPUs. Marks: without that pod.",
 	}
-	var slowest time.Duration
 	for i := range trials {
 		t := &trials[i]
 		for key, value := range t.metrics() {
 			res.Metrics[key] = value
 		}
-		slowest = max(slowest, t.took)
 		if t == alone {
 			res.Table.Rows = append(res.Table.Rows, t.row("alone"))
 			continue
@@ -76,7 +58,6 @@ func (r *run) report(trials []cpusetTrial) {
 		})
 	}
 	res.Chart = bars
-	res.Metrics["switch_max_ms"] = measure.Round(measure.Millis(slowest), 2)
 	res.Metrics["exclusive_intruders"] = float64(exclusive.intruders)
 	res.Metrics["requests"] = float64(len(none.latency))
 	res.Headline = report.Headline{
@@ -89,22 +70,15 @@ func (r *run) report(trials []cpusetTrial) {
 
 // noteTrials adds the notes that a reader needs to judge the figures.
 func (r *run) noteTrials(trials []cpusetTrial) {
-	none, share, exclusive := &trials[1], &trials[2], &trials[3]
-	millis := func(d time.Duration) string { return report.Millis(measure.Millis(d)) }
+	none, exclusive := &trials[1], &trials[2]
 	r.note("The server has one thread and gets %.0f requests a second, of %.1f ms of CPU each. Requests come at random "+
 		"moments, in every mode the same, as those of many users do, so that some wait for others even when the server is "+
-		"alone. p99.9 is of %d requests.", none.rate, 1000*serverLoad/none.rate, len(none.latency))
+		"alone.", none.rate, 1000*serverLoad/none.rate)
 	r.note("The batch pod is Burstable, requests what the server leaves of the node, and runs %d busy loops. No pod "+
 		"has a "+
 		"weight annotation: the kernel shares by requests.", load.Threads())
-	r.note("Mode share binds the server to a CPU that other pods may use too. Mode exclusive leaves the batch pod %d "+
-		"of %d "+
-		"CPUs; it used %.2f, and %.2f before.",
+	r.note("Mode exclusive leaves the batch pod %d of %d CPUs; it used %.2f, and %.2f before.",
 		runtime.NumCPU()-1, runtime.NumCPU(), exclusive.window.CPUsOf("batch"), none.window.CPUsOf("batch"))
-	r.note("The running server's annotation was changed twice. %s and %s ms after the agent had read it, every "+
-		"process was "+
-		"where it belongs. Without a cluster the agent looks for changes once a second; it read them after %s and %s ms.",
-		millis(share.took), millis(exclusive.took), millis(share.noticed), millis(exclusive.noticed))
 	var late, busy []string
 	worst := 0.0
 	limit := measure.Millis(load.LateLimit)

@@ -66,8 +66,8 @@ func All() []Experiment {
 		},
 		{
 			Name: "cpuset", Seconds: 10, Hog: true, run: cpusets, needs: []string{sandbox.Cpuset},
-			About: "A server beside a pod that burns all CPUs: its annotation changes from none to share to exclusive while " +
-				"it runs, and its latency is measured.",
+			About: "A server beside a pod that burns all CPUs, without a CPU of its own and with one: its latency, and who " +
+				"else was on its CPU.",
 		},
 		{
 			Name: "burst", Seconds: 30, run: bursts,

@@ -2,11 +2,9 @@ package measure
 
 import (
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -54,30 +52,6 @@ func TestParseMachineCPU(t *testing.T) {
 		if _, err := parseMachineCPU([]byte(bad)); err == nil {
 			t.Errorf("no error for %q", bad)
 		}
-	}
-}
-
-func TestSwitches(t *testing.T) {
-	got, err := ReadSwitches(os.Getpid())
-	if err != nil || got.Voluntary+got.Involuntary == 0 {
-		t.Errorf("%+v, %v", got, err)
-	}
-	if _, err := ReadSwitches(1 << 30); err == nil {
-		t.Error("no error for a process that does not exist")
-	}
-	const status = "a:\t7\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n"
-	if n, err := parseNumber(status, "nonvoluntary_ctxt_switches"); n != 3 || err != nil {
-		t.Errorf("%v, %v", n, err)
-	}
-	const sched = "se.nr_migrations                             :                    5\n"
-	if n, err := parseNumber(sched, "se.nr_migrations"); n != 5 || err != nil {
-		t.Errorf("%v, %v", n, err)
-	}
-	if _, err := parseNumber("a: 1\n", "b"); err == nil {
-		t.Error("found a name that is missing")
-	}
-	if rate := (Switches{40, 20, 10}).PerSecond(Switches{20, 10, 0}, 10*time.Second); rate != (Switches{2, 1, 1}) {
-		t.Errorf("%+v", rate)
 	}
 }
 

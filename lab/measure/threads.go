@@ -8,63 +8,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
-
-// Switches is how often the threads of a process left a CPU, and how often they moved to another.
-type Switches struct {
-	Voluntary, Involuntary, Migrations float64
-}
-
-// PerSecond returns the rates since an earlier reading.
-func (s Switches) PerSecond(before Switches, length time.Duration) Switches {
-	n := length.Seconds()
-	return Switches{
-		(s.Voluntary - before.Voluntary) / n, (s.Involuntary - before.Involuntary) / n,
-		(s.Migrations - before.Migrations) / n,
-	}
-}
-
-// ReadSwitches sums up the switches of the threads of a process so far.
-func ReadSwitches(pid int) (Switches, error) {
-	var sum Switches
-	err := eachThread(pid, func(dir string) error {
-		status, err := os.ReadFile(filepath.Join(dir, "status"))
-		if err != nil {
-			return err
-		}
-		voluntary, err1 := parseNumber(string(status), "voluntary_ctxt_switches")
-		involuntary, err2 := parseNumber(string(status), "nonvoluntary_ctxt_switches")
-		if err := errors.Join(err1, err2); err != nil {
-			return err
-		}
-		sum.Voluntary, sum.Involuntary = sum.Voluntary+voluntary, sum.Involuntary+involuntary
-		// Kernels built without CONFIG_SCHED_DEBUG do not count migrations.
-		if sched, err := os.ReadFile(filepath.Join(dir, "sched")); err == nil {
-			migrations, _ := parseNumber(string(sched), "se.nr_migrations")
-			sum.Migrations += migrations
-		}
-		return nil
-	})
-	if err != nil {
-		return Switches{}, fmt.Errorf("reading context switches: %w", err)
-	}
-	return sum, nil
-}
-
-// parseNumber finds a value among lines such as "name: value".
-func parseNumber(content, name string) (float64, error) {
-	for line := range strings.Lines(content) {
-		key, value, found := strings.Cut(line, ":")
-		if found && strings.TrimSpace(key) == name {
-			return strconv.ParseFloat(strings.TrimSpace(value), 64)
-		}
-	}
-	return 0, fmt.Errorf("there is no %s", name)
-}
 
 // eachThread calls do with the directory of each thread of a process. A thread that ends meanwhile is left out.
 func eachThread(pid int, do func(dir string) error) error {
@@ -90,12 +37,11 @@ type Place struct {
 	Running bool         // it runs, or waits for a CPU
 }
 
-// Union returns where any of some threads may run.
-func Union(places []Place) Place {
-	var all Place
+// Allowed returns the CPUs on which any of some threads may run.
+func Allowed(places []Place) model.CPUSet {
+	var all model.CPUSet
 	for _, p := range places {
-		all.Allowed, all.Last = all.Allowed.Or(p.Allowed), all.Last.Or(p.Last)
-		all.Running = all.Running || p.Running
+		all = all.Or(p.Allowed)
 	}
 	return all
 }

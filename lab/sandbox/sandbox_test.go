@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
@@ -10,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
 
 	corev1 "k8s.io/api/core/v1"
@@ -141,48 +139,6 @@ func TestParseUsage(t *testing.T) {
 				t.Errorf("%v: no error for %q", tc.version, bad)
 			}
 		}
-	}
-}
-
-func TestManifestRead(t *testing.T) {
-	k := kubelet{manifests: t.TempDir()}
-	p := &Pod{Name: "server", QoS: model.Guaranteed, RequestMilli: 1000, CPUs: model.CPUShare}
-	if err := k.announce(p); err != nil {
-		t.Fatal(err)
-	}
-	read, stop, err := k.manifestRead(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stop()
-	// Neither listing the directory nor replacing the file counts as reading it.
-	if _, err := os.ReadDir(k.manifests); err != nil {
-		t.Fatal(err)
-	}
-	if err := k.announce(p); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-read:
-		t.Fatal("reported before the file was read")
-	case <-time.After(50 * time.Millisecond):
-	}
-	before := time.Now()
-	if _, err := os.ReadFile(filepath.Join(k.manifests, "server.yaml")); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case at := <-read:
-		if at.Before(before) { // clock: the order of two readings of the same clock
-			t.Errorf("%v before it was read", before.Sub(at))
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("reading the file was not reported")
-	}
-	broken := make([]byte, unix.SizeofInotifyEvent)
-	binary.NativeEndian.PutUint32(broken[unix.SizeofInotifyEvent-4:], 100)
-	if opened(broken, "server.yaml") {
-		t.Error("found a name in an event that ends before it")
 	}
 }
 
