@@ -147,6 +147,7 @@ bench colocate 25 lab colocate-harm colocate --load 30 --load 60 --load 90
 for kind in stream cache writers forks; do
 	bench colocate-$kind 7 lab colocate-$kind colocate --batch $kind --load 60 --repeats 3
 done
+bench colocate-steps 6 lab colocate-steps colocate --steps --load 60 --seconds 40 --repeats 1
 bench headline 21 lab headline headline --trace "${WATERLINE_TRACES:-../shared/traces}" --svg "$out/headline.svg"
 bench kernel 60 kernel
 bench kernel-v2 3 kernel_v2

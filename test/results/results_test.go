@@ -2,6 +2,8 @@ package main
 
 import (
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +27,28 @@ func TestPage(t *testing.T) {
 	const most = 150
 	if lines := strings.Count(string(page), "\n"); lines > most {
 		t.Errorf("docs/results.md has %d lines, at most %d are one page", lines, most)
+	}
+}
+
+// TestBenches checks that make bench writes the document of each figure. Documents of byHand are taken from the logs of
+// tests and benches.
+func TestBenches(t *testing.T) {
+	byHand := []string{
+		"annotations", "batch-pods", "colocate-pods", "go", "go-weight", "kills", "node-weights", "scale-1000", "sell",
+		"sell-faults", "simulate", "writes",
+	}
+	script, err := os.ReadFile("../bench.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range sections() {
+		for _, f := range s.figures {
+			name := strings.TrimSuffix(f.doc, "-hog")
+			writes := regexp.MustCompile(`(?m)^(bench|for name in)( .*)? ` + name + `[ ;]|\$out/` + name + `(\.json|$)`).Match(script)
+			if writes == slices.Contains(byHand, name) {
+				t.Errorf("%q: bench.sh writes %s: %v; byHand has it: %v", f.title, name, writes, !writes)
+			}
+		}
 	}
 }
 
