@@ -96,6 +96,6 @@ end. Modes alone and plain have a policy that is disabled.`,
 	flags.BoolVar(&cfg.Crowd, "memcached", false, "a second online service beside Redis: memcached with eight threads")
 	pods.flags(cmd)
 	out.flags(cmd)
-	sandboxFlags(cmd, &cfg.Config.Config)
+	cfg.Flags(cmd.Flags())
 	return cmd
 }

@@ -7,12 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/waterline-io/waterline/internal/observe/host"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 	"github.com/waterline-io/waterline/internal/progress"
 	"github.com/waterline-io/waterline/internal/report"
 	labkube "github.com/waterline-io/waterline/lab/kube"
-	"github.com/waterline-io/waterline/lab/sandbox"
 )
 
 const (
@@ -42,13 +40,6 @@ func (o *output) show(cmd *cobra.Command, run func(func(progress.Step)) (report.
 	}
 	result.Print(cmd.OutOrStdout())
 	return nil
-}
-
-// sandboxFlags adds the flags that say where an experiment finds what it needs.
-func sandboxFlags(cmd *cobra.Command, cfg *sandbox.Config) {
-	cmd.Flags().StringVar(&cfg.AgentPath, "agent", "",
-		"executable of the agent (default: "+sandbox.AgentName+" beside this executable, else in PATH)")
-	cmd.Flags().StringVar(&cfg.CgroupRoot, "cgroup-root", host.DefaultRoot, "where the cgroup file system is mounted")
 }
 
 func kubeconfigFlag(cmd *cobra.Command, kubeconfig *string) {

@@ -90,7 +90,7 @@ node only, and deletes it at the end. Mode alone has a policy that is disabled.`
 		"file with the ColocationPolicy (default: waterline 100 %, suppression by harm)")
 	pods.flags(cmd)
 	out.flags(cmd)
-	sandboxFlags(cmd, &cfg.Config.Config)
+	cfg.Flags(cmd.Flags())
 	return cmd
 }
 

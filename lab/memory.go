@@ -50,6 +50,6 @@ one that does nothing else.`, memory.ServedBytes>>20, memory.StreamedBytes>>20),
 	flags.StringSliceVar(&cfg.Disks, "disk", nil,
 		"two disks or files to read instead, the server's first; they are not written to")
 	out.flags(cmd)
-	sandboxFlags(cmd, &cfg.Config)
+	cfg.Flags(cmd.Flags())
 	return cmd
 }

@@ -45,6 +45,6 @@ and removes them.`,
 		cmd.Flags().BoolVar(&cfg.Hog, "hog", false, "let one more pod, annotated 262144, burn all CPUs meanwhile")
 	}
 	out.flags(cmd)
-	sandboxFlags(cmd, &cfg.Config)
+	cfg.Flags(cmd.Flags())
 	return cmd
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/waterline-io/waterline/internal/observe/host"
 	"github.com/waterline-io/waterline/internal/progress"
 	"github.com/waterline-io/waterline/internal/report"
 	"github.com/waterline-io/waterline/lab/experiment"
@@ -38,10 +37,7 @@ leaves nothing behind.`,
 	}
 	cmd.Flags().StringVar(&out, "out", "out/demo", "directory for the report")
 	cmd.Flags().BoolVar(&cfg.Hog, "hog", false, "let one more pod, annotated 262144, burn all CPUs meanwhile")
-	flags := cmd.Flags()
-	flags.StringVar(&cfg.AgentPath, "agent", "",
-		"executable of the agent (default: "+sandbox.AgentName+" beside this executable, else in PATH)")
-	flags.StringVar(&cfg.CgroupRoot, "cgroup-root", host.DefaultRoot, "where the cgroup file system is mounted")
+	cfg.Flags(cmd.Flags())
 	return cmd
 }
 

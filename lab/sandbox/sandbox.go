@@ -15,6 +15,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
@@ -41,6 +43,13 @@ type Config struct {
 	Helper     string              // executable that answers HelperCommand; "": this one
 	OnNode     bool                // a kubelet and an agent run already; pods come from Adopt
 	Progress   func(progress.Step) // receives how far the experiment is; nil: unused
+}
+
+// Flags adds the flags of a command that runs experiments: where they find what they need.
+func (c *Config) Flags(flags *pflag.FlagSet) {
+	flags.StringVar(&c.AgentPath, "agent", "",
+		"executable of the agent (default: "+AgentName+" beside this executable, else in PATH)")
+	flags.StringVar(&c.CgroupRoot, "cgroup-root", host.DefaultRoot, "where the cgroup file system is mounted")
 }
 
 // Sandbox is a tree of cgroups with the processes that run in it.
