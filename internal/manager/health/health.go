@@ -1,4 +1,5 @@
-package manager
+// Package health carries out the decisions about the health of nodes.
+package health
 
 import (
 	"context"
@@ -21,6 +22,7 @@ import (
 	actkube "github.com/waterline-io/waterline/internal/act/kube"
 	"github.com/waterline-io/waterline/internal/decide/cluster/nodehealth"
 	"github.com/waterline-io/waterline/internal/decide/node/publish"
+	"github.com/waterline-io/waterline/internal/manager/fleet"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
@@ -28,32 +30,33 @@ import (
 // fieldManager owns the condition Withdrawn of reports.
 const fieldManager = "waterline-manager"
 
-// executor carries out the decisions about nodes. A new action for a node replaces the one before, so each node has at
+// Executor carries out the decisions about nodes. A new action for a node replaces the one before, so each node has at
 // most one.
-type executor struct {
+type Executor struct {
 	core, custom rest.Interface
-	fleet        *fleet
+	fleet        *fleet.Fleet
 	log          *slog.Logger
 	queue        workqueue.TypedRateLimitingInterface[string] // names of nodes
 
 	mu     sync.Mutex
 	wanted map[string]nodehealth.Action
-	done   map[outcome]uint64
+	done   map[Outcome]uint64
 }
 
-// outcome is the result of an action, for the metric.
-type outcome struct{ verb, result string }
+// Outcome is the result of an action, for the metric.
+type Outcome struct{ Verb, Result string }
 
-func newExecutor(core, custom rest.Interface, f *fleet, log *slog.Logger) *executor {
+// New returns an executor. The clients are of the core API group and of Waterline's own.
+func New(core, custom rest.Interface, f *fleet.Fleet, log *slog.Logger) *Executor {
 	again := workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute)
-	return &executor{
+	return &Executor{
 		core: core, custom: custom, fleet: f, log: log,
-		queue: workqueue.NewTypedRateLimitingQueue(again), wanted: map[string]nodehealth.Action{}, done: map[outcome]uint64{},
+		queue: workqueue.NewTypedRateLimitingQueue(again), wanted: map[string]nodehealth.Action{}, done: map[Outcome]uint64{},
 	}
 }
 
-// post takes the actions that are due now. The action Tidy is decided only once, so it stays until it is done.
-func (o *executor) post(actions []nodehealth.Action) {
+// Post takes the actions that are due now. The action Tidy is decided only once, so it stays until it is done.
+func (o *Executor) Post(actions []nodehealth.Action) {
 	o.mu.Lock()
 	before := o.wanted
 	o.wanted = make(map[string]nodehealth.Action, len(actions))
@@ -73,8 +76,8 @@ func (o *executor) post(actions []nodehealth.Action) {
 	}
 }
 
-// run carries out actions until the context ends.
-func (o *executor) run(ctx context.Context) {
+// Run carries out actions until the context ends.
+func (o *Executor) Run(ctx context.Context) {
 	const workers = 4
 	stop := context.AfterFunc(ctx, o.queue.ShutDown)
 	defer stop()
@@ -94,7 +97,7 @@ func (o *executor) run(ctx context.Context) {
 	wg.Wait()
 }
 
-func (o *executor) try(ctx context.Context, name string) {
+func (o *Executor) try(ctx context.Context, name string) {
 	o.mu.Lock()
 	action, wanted := o.wanted[name]
 	o.mu.Unlock()
@@ -116,20 +119,20 @@ func (o *executor) try(ctx context.Context, name string) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.done[outcome{string(action.Verb), result}]++
+	o.done[Outcome{string(action.Verb), result}]++
 	if err == nil && o.wanted[name] == action {
 		delete(o.wanted, name)
 	}
 }
 
-// counts returns the number of actions by outcome.
-func (o *executor) counts() map[outcome]uint64 {
+// Counts returns the number of actions by outcome.
+func (o *Executor) Counts() map[Outcome]uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return maps.Clone(o.done)
 }
 
-func (o *executor) do(ctx context.Context, a nodehealth.Action) error {
+func (o *Executor) do(ctx context.Context, a nodehealth.Action) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	switch a.Verb {
@@ -150,7 +153,7 @@ func (o *executor) do(ctx context.Context, a nodehealth.Action) error {
 }
 
 // withdraw sets the condition Withdrawn, and creates the report if there is none.
-func (o *executor) withdraw(ctx context.Context, a nodehealth.Action) error {
+func (o *Executor) withdraw(ctx context.Context, a nodehealth.Action) error {
 	what := map[nodehealth.Cause]string{
 		nodehealth.AgentNotThere: "No agent has run on the node for %v. Nothing new is sold until a healthy one runs.",
 		nodehealth.AgentUnready:  "The node's agent has not been ready for %v. Nothing new is sold until it is.",
@@ -161,17 +164,17 @@ func (o *executor) withdraw(ctx context.Context, a nodehealth.Action) error {
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	n, there := o.fleet.nodes.Get(a.Node)
+	n, there := o.fleet.Nodes.Get(a.Node)
 	if !there {
 		return nil // the Node was deleted meanwhile, and its report with it
 	}
-	if err := o.create(ctx, a.Node, n.uid); err != nil {
+	if err := o.create(ctx, a.Node, n.UID); err != nil {
 		return err
 	}
 	return o.condition(ctx, a, metav1.ConditionTrue, message)
 }
 
-func (o *executor) create(ctx context.Context, name, uid string) error {
+func (o *Executor) create(ctx context.Context, name, uid string) error {
 	err := o.custom.Post().Resource("nodereports").Body(&v1alpha1.NodeReport{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion, Kind: "NodeReport"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -186,36 +189,36 @@ func (o *executor) create(ctx context.Context, name, uid string) error {
 }
 
 // condition sets the condition Withdrawn.
-func (o *executor) condition(
+func (o *Executor) condition(
 	ctx context.Context, a nodehealth.Action, status metav1.ConditionStatus, message string,
 ) error {
-	return applyCondition(ctx, o.custom, a.Node, fieldManager, metav1.Condition{
+	return actkube.ApplyReportCondition(ctx, o.custom, a.Node, fieldManager, metav1.Condition{
 		Type: v1alpha1.ConditionWithdrawn, Status: status, Reason: string(a.Cause), Message: message,
 	})
 }
 
 // tidy removes the resources from a Node that bound pods do not need. The pods matter only for Koordinator's names.
-func (o *executor) tidy(ctx context.Context, name string) error {
-	n, there := o.fleet.nodes.Get(name)
+func (o *Executor) tidy(ctx context.Context, name string) error {
+	n, there := o.fleet.Nodes.Get(name)
 	if !there {
 		return nil
 	}
-	now := model.Node{PodsKnown: true, Object: model.NodeObject{Published: n.published}}
-	if slices.ContainsFunc(n.published, func(p model.Published) bool { return p.Koordinator }) {
+	now := model.Node{PodsKnown: true, Object: model.NodeObject{Published: n.Published}}
+	if slices.ContainsFunc(n.Published, func(p model.Published) bool { return p.Koordinator }) {
 		var err error
 		if now.Pods, err = o.pods(ctx, name); err != nil {
 			return err
 		}
 	}
 	should := publish.Decide(&now, &model.Policy{Mode: model.ModeDisabled}, nil, model.Reason{}).Resources
-	if slices.Equal(should, n.published) {
+	if slices.Equal(should, n.Published) {
 		return nil
 	}
-	return actkube.NewPublisher(o.core, name).Write(ctx, n.uid, n.published, should)
+	return actkube.NewPublisher(o.core, name).Write(ctx, n.UID, n.Published, should)
 }
 
 // pods lists the pods of a node.
-func (o *executor) pods(ctx context.Context, name string) ([]*model.Pod, error) {
+func (o *Executor) pods(ctx context.Context, name string) ([]*model.Pod, error) {
 	var list corev1.PodList
 	selector := fields.OneTermEqualSelector("spec.nodeName", name).String()
 	err := o.core.Get().Resource("pods").Param("fieldSelector", selector).Do(ctx).Into(&list)
@@ -232,12 +235,12 @@ func (o *executor) pods(ctx context.Context, name string) ([]*model.Pod, error) 
 }
 
 // forget deletes the report that was seen, and no later one of the same name.
-func (o *executor) forget(ctx context.Context, name string) error {
-	r, there := o.fleet.reports.Get(name)
+func (o *Executor) forget(ctx context.Context, name string) error {
+	r, there := o.fleet.Reports.Get(name)
 	if !there {
 		return nil
 	}
-	uid := types.UID(r.uid)
+	uid := types.UID(r.UID)
 	err := o.custom.Delete().Resource("nodereports").Name(name).
 		Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}).Do(ctx).Error()
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {

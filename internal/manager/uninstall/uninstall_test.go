@@ -1,4 +1,4 @@
-package manager
+package uninstall
 
 import (
 	"context"
@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/manager/fleet"
+	"github.com/waterline-io/waterline/internal/manager/managertest"
 )
 
 // leaving is an API server with nodes, agents, reports and one policy.
@@ -70,7 +72,7 @@ func (l *leaving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer = &v1alpha1.WorkerPoolList{TypeMeta: kind("WorkerPoolList", v1alpha1.GroupVersion), Items: l.pools}
 	case strings.HasSuffix(path, "/nodes"):
 		answer = &corev1.NodeList{TypeMeta: kind("NodeList", "v1"), Items: l.nodes}
-	case strings.HasSuffix(path, "/w/pods") && r.URL.Query().Get("labelSelector") == agentLabel:
+	case strings.HasSuffix(path, "/w/pods") && r.URL.Query().Get("labelSelector") == fleet.AgentLabel:
 		answer = &corev1.PodList{TypeMeta: kind("PodList", "v1"), Items: l.agents}
 	default:
 		w.WriteHeader(http.StatusNotFound)
@@ -84,7 +86,7 @@ func (l *leaving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestFarewell(t *testing.T) {
 	l := &leaving{}
 	l.policy.Name, l.policy.Generation, l.policy.Spec.Mode = "web", 3, "Enforce"
-	client, custom := serve(t, l)
+	client, custom := managertest.Serve(t, l)
 	f := Farewell{
 		Core: client.CoreV1().RESTClient(), Custom: custom, Namespace: "w", Log: slog.New(slog.DiscardHandler),
 	}
@@ -158,7 +160,7 @@ func TestFarewell(t *testing.T) {
 func TestFarewellOfPools(t *testing.T) {
 	l := &leaving{pools: []v1alpha1.WorkerPool{{ObjectMeta: metav1.ObjectMeta{Namespace: "yarn", Name: "night"}}}}
 	l.policy.Name, l.policy.Spec.Mode = "web", "Enforce"
-	client, custom := serve(t, l)
+	client, custom := managertest.Serve(t, l)
 	f := Farewell{Core: client.CoreV1().RESTClient(), Custom: custom, Namespace: "w", Log: slog.New(slog.DiscardHandler)}
 	if err := f.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "yarn/night") {
 		t.Errorf("with a pool: %v", err)

@@ -1,4 +1,5 @@
-package manager
+// Package policystatus writes the status of policies: on how many nodes they hold, and whether those follow.
+package policystatus
 
 import (
 	"context"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/manager/fleet"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
@@ -24,35 +26,35 @@ import (
 // mostText bounds the message of a condition in bytes.
 const mostText = 4096
 
-// statuses computes the status of policies and writes it.
-type statuses struct {
-	custom   rest.Interface
-	fleet    *fleet
-	policies *policies
-	log      *slog.Logger
+// Writer computes the status of policies and writes it.
+type Writer struct {
+	Custom   rest.Interface // for Waterline's own API group
+	Fleet    *fleet.Fleet
+	Policies *fleet.Policies
+	Log      *slog.Logger
 	choices  choices
 }
 
-// tally is the count for one policy.
-type tally struct {
+// Tally is the count for one policy.
+type Tally struct {
 	nodes     v1alpha1.NodeCounts
 	follow    int32                     // governed nodes whose report has the current version
 	withdrawn int32                     // governed nodes whose offer is withdrawn
 	overlaps  map[string]map[bool]int32 // by other policy and whether this one governs
 }
 
-// count counts the nodes of each policy. As side effects, it returns the governing policy of each node, and the nodes
+// Count counts the nodes of each policy. As side effects, it returns the governing policy of each node, and the nodes
 // on which Waterline is stopped.
-func (s *statuses) count() (tallies map[string]*tally, governed map[string]string, off map[string]bool) {
-	policies, version := s.policies.usable()
+func (s *Writer) Count() (tallies map[string]*Tally, governed map[string]string, off map[string]bool) {
+	policies, version := s.Policies.Usable()
 	byName := map[string]*model.ClusterPolicy{}
-	tallies, off = map[string]*tally{}, map[string]bool{}
+	tallies, off = map[string]*Tally{}, map[string]bool{}
 	for i := range policies {
 		byName[policies[i].Name] = &policies[i]
-		tallies[policies[i].Name] = &tally{overlaps: map[string]map[bool]int32{}}
+		tallies[policies[i].Name] = &Tally{overlaps: map[string]map[bool]int32{}}
 	}
-	nodes, _ := s.fleet.nodes.All()
-	reports, _ := s.fleet.reports.All()
+	nodes, _ := s.Fleet.Nodes.All()
+	reports, _ := s.Fleet.Reports.All()
 	s.choices.forget(nodes)
 	governed = make(map[string]string, len(nodes))
 	for name, n := range nodes {
@@ -78,60 +80,60 @@ func (s *statuses) count() (tallies map[string]*tally, governed map[string]strin
 }
 
 // add counts a node that the policy governs, by its report.
-func (t *tally) add(p *model.ClusterPolicy, r report) {
+func (t *Tally) add(p *model.ClusterPolicy, r fleet.Report) {
 	t.nodes.Governed++
-	follows := r.policy == p.Name && r.generation == p.Generation
+	follows := r.Policy == p.Name && r.Generation == p.Generation
 	if follows {
 		t.follow++
 	}
-	if r.withdrawn {
+	if r.Withdrawn {
 		t.withdrawn++
 		return
 	}
-	if follows && r.mode == string(model.ModeEnforce) {
+	if follows && r.Mode == string(model.ModeEnforce) {
 		t.nodes.Enforcing++
-		if r.offering {
+		if r.Offering {
 			t.nodes.Offering++
 		}
 	}
 }
 
-func (t *tally) overlap(other string, governs bool) {
+func (t *Tally) overlap(other string, governs bool) {
 	if t.overlaps[other] == nil {
 		t.overlaps[other] = map[bool]int32{}
 	}
 	t.overlaps[other][governs]++
 }
 
-// write updates the status of each policy. It writes only changes, so mostly nothing.
-func (s *statuses) write(ctx context.Context, tallies map[string]*tally, slipped map[string]int32) {
-	rows, _ := s.policies.All()
+// Write updates the status of each policy. It writes only changes, so mostly nothing.
+func (s *Writer) Write(ctx context.Context, tallies map[string]*Tally, slipped map[string]int32) {
+	rows, _ := s.Policies.All()
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		row := rows[name]
 		t := tallies[name]
 		if t == nil {
-			t = &tally{} // it was never valid
+			t = &Tally{} // it was never valid
 		}
 		now := s.status(&row, t, slipped[name])
-		if equality.Semantic.DeepEqual(now, row.status) {
+		if equality.Semantic.DeepEqual(now, row.Status) {
 			continue
 		}
-		if err := s.patch(ctx, name, row.uid, now); err != nil && ctx.Err() == nil {
-			s.log.Warn("the status of a policy could not be written", "policy", name, "err", err)
+		if err := s.patch(ctx, name, row.UID, now); err != nil && ctx.Err() == nil {
+			s.Log.Warn("the status of a policy could not be written", "policy", name, "err", err)
 		}
 	}
 }
 
 // status returns the status that a policy should have. Unchanged conditions keep the time of their last change.
-func (s *statuses) status(p *storedPolicy, t *tally, slipped int32) v1alpha1.ColocationPolicyStatus {
-	now := *p.status.DeepCopy()
-	now.ObservedGeneration, now.Nodes, now.SlippedPods = p.generation, t.nodes, slipped
+func (s *Writer) status(p *fleet.Policy, t *Tally, slipped int32) v1alpha1.ColocationPolicyStatus {
+	now := *p.Status.DeepCopy()
+	now.ObservedGeneration, now.Nodes, now.SlippedPods = p.Generation, t.nodes, slipped
 	ready := metav1.Condition{
-		Type: v1alpha1.ConditionReady, ObservedGeneration: p.generation, Status: metav1.ConditionFalse,
+		Type: v1alpha1.ConditionReady, ObservedGeneration: p.Generation, Status: metav1.ConditionFalse,
 	}
 	switch behind := t.nodes.Governed - t.follow; {
-	case p.invalid != nil:
-		ready.Reason, ready.Message = "Invalid", kube.Shorten(p.invalid.Error(), mostText)
+	case p.Invalid != nil:
+		ready.Reason, ready.Message = "Invalid", kube.Shorten(p.Invalid.Error(), mostText)
 	case behind > 0:
 		ready.Reason = "NodesBehind"
 		ready.Message = fmt.Sprintf("%d of %d governed nodes do not follow the current version of the policy yet.",
@@ -145,7 +147,7 @@ func (s *statuses) status(p *storedPolicy, t *tally, slipped int32) v1alpha1.Col
 		ready.Message = fmt.Sprintf("All %d governed nodes follow the policy.", t.nodes.Governed)
 	}
 	overlaps := metav1.Condition{
-		Type: v1alpha1.ConditionOverlaps, ObservedGeneration: p.generation,
+		Type: v1alpha1.ConditionOverlaps, ObservedGeneration: p.Generation,
 		Status: metav1.ConditionFalse, Reason: "NoOverlap", Message: "No other policy selects the same nodes.",
 	}
 	if len(t.overlaps) > 0 {
@@ -157,7 +159,7 @@ func (s *statuses) status(p *storedPolicy, t *tally, slipped int32) v1alpha1.Col
 }
 
 // shared describes the other policies on the same nodes, and which of them governs.
-func (t *tally) shared() string {
+func (t *Tally) shared() string {
 	var parts []string
 	for _, other := range slices.Sorted(maps.Keys(t.overlaps)) {
 		if n := t.overlaps[other][true]; n > 0 {
@@ -170,7 +172,7 @@ func (t *tally) shared() string {
 	return kube.Shorten(strings.Join(parts, "; ")+".", mostText)
 }
 
-func (s *statuses) patch(ctx context.Context, name, uid string, status v1alpha1.ColocationPolicyStatus) error {
+func (s *Writer) patch(ctx context.Context, name, uid string, status v1alpha1.ColocationPolicyStatus) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": uid}, // a new policy of the same name is a conflict
 		"status":   statusDocument{status, status.SlippedPods},
@@ -178,7 +180,7 @@ func (s *statuses) patch(ctx context.Context, name, uid string, status v1alpha1.
 	if err != nil {
 		return fmt.Errorf("encoding the status of policy %s: %w", name, err)
 	}
-	err = s.custom.Patch(types.MergePatchType).Resource("colocationpolicies").Name(name).SubResource("status").
+	err = s.Custom.Patch(types.MergePatchType).Resource("colocationpolicies").Name(name).SubResource("status").
 		Body(patch).Do(ctx).Error()
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("writing the status of policy %s: %w", name, err)

@@ -1,4 +1,5 @@
-package manager
+// Package evict carries out the decisions about evictions that nodes request.
+package evict
 
 import (
 	"context"
@@ -19,9 +20,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	actkube "github.com/waterline-io/waterline/internal/act/kube"
 	"github.com/waterline-io/waterline/internal/decide/cluster/evictbudget"
 	"github.com/waterline-io/waterline/internal/decide/node/privilege"
 	"github.com/waterline-io/waterline/internal/manager/event"
+	"github.com/waterline-io/waterline/internal/manager/fleet"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
@@ -34,30 +37,13 @@ const evictionManager = "waterline-manager-evictions"
 // requested again.
 const longRound = 10 * time.Second
 
-// request is a node's eviction request, from its report.
-type request struct {
-	namespace, name, uid  string
-	reason, message, when string
-}
-
-func requestOf(r *v1alpha1.NodeReport) request {
-	e := r.Status.Eviction
-	if e == nil {
-		return request{}
-	}
-	return request{
-		namespace: e.Namespace, name: e.Name, uid: e.UID, reason: e.Reason, message: e.Message,
-		when: e.UID + " " + e.Renewed.UTC().Format(time.RFC3339Nano),
-	}
-}
-
-// evictor carries out decisions about requested evictions. It uses one goroutine: budgets are for the cluster, and the
+// Evictor carries out decisions about requested evictions. It uses one goroutine: budgets are for the cluster, and the
 // outcome of one eviction counts for the next.
-type evictor struct {
+type Evictor struct {
 	core      rest.Interface
 	custom    rest.Interface
-	fleet     *fleet
-	policies  *policies
+	fleet     *fleet.Fleet
+	policies  *fleet.Policies
 	settings  evictbudget.Settings
 	ledger    *ledger
 	identity  string
@@ -70,18 +56,30 @@ type evictor struct {
 	drains map[string]string // by node: UID of the worker that its pool drains
 }
 
-func newEvictor(cfg *Config, f *fleet, p *policies) *evictor {
-	return &evictor{
-		core: cfg.Client.CoreV1().RESTClient(), custom: cfg.Custom, fleet: f, policies: p, settings: cfg.Evict,
+// Config is the configuration of an evictor.
+type Config struct {
+	Core, Custom rest.Interface // of the core API group and of Waterline's
+	Fleet        *fleet.Fleet
+	Policies     *fleet.Policies
+	Settings     evictbudget.Settings
+	Namespace    string // of the manager
+	Identity     string // unique to this replica
+	Log          *slog.Logger
+}
+
+// New returns an evictor.
+func New(cfg *Config) *Evictor {
+	return &Evictor{
+		core: cfg.Core, custom: cfg.Custom, fleet: cfg.Fleet, policies: cfg.Policies, settings: cfg.Settings,
 		identity: cfg.Identity, log: cfg.Log,
-		ledger:    &ledger{core: cfg.Client.CoreV1().RESTClient(), namespace: cfg.Namespace},
+		ledger:    &ledger{core: cfg.Core, namespace: cfg.Namespace},
 		published: map[string]string{}, done: map[evictbudget.Verdict]uint64{}, drains: map[string]string{},
 	}
 }
 
-// round collects the requested evictions and carries out the allowed ones. governed is the policy of each node. at is
+// Round collects the requested evictions and carries out the allowed ones. governed is the policy of each node. at is
 // by a clock that no program sets.
-func (e *evictor) round(ctx context.Context, clock func() time.Duration, governed map[string]string) {
+func (e *Evictor) Round(ctx context.Context, clock func() time.Duration, governed map[string]string) {
 	at := clock()
 	if !e.ledger.read {
 		e.resume(ctx, at)
@@ -117,8 +115,8 @@ func (e *evictor) round(ctx context.Context, clock func() time.Duration, governe
 				}
 			}
 			if d.Verdict == evictbudget.Evict {
-				e.log.Info("a pod is evicted", "node", d.Node, "namespace", byNode[d.Node].namespace, "pod", byNode[d.Node].name,
-					"reason", byNode[d.Node].reason)
+				e.log.Info("a pod is evicted", "node", d.Node, "namespace", byNode[d.Node].Namespace, "pod", byNode[d.Node].Name,
+					"reason", byNode[d.Node].Reason)
 			}
 			e.state = evictbudget.Note(clock(), []evictbudget.Outcome{{UID: d.UID, Why: d.Verdict}}, e.state)
 		}
@@ -127,14 +125,14 @@ func (e *evictor) round(ctx context.Context, clock func() time.Duration, governe
 }
 
 // keep forgets granted workers whose nodes no longer request their eviction.
-func (e *evictor) keep(requested map[string]request) {
+func (e *Evictor) keep(requested map[string]fleet.Request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	maps.DeleteFunc(e.drains, func(node, uid string) bool { return requested[node].uid != uid })
+	maps.DeleteFunc(e.drains, func(node, uid string) bool { return requested[node].UID != uid })
 }
 
 // grant notes whether the pool of a worker may drain it.
-func (e *evictor) grant(d *evictbudget.Decision) {
+func (e *Evictor) grant(d *evictbudget.Decision) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if d.Verdict == evictbudget.Drains {
@@ -144,15 +142,15 @@ func (e *evictor) grant(d *evictbudget.Decision) {
 	}
 }
 
-// draining returns the UIDs of workers whose eviction was granted, by node.
-func (e *evictor) draining() map[string]string {
+// Draining returns the UIDs of workers whose eviction was granted, by node.
+func (e *Evictor) Draining() map[string]string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return maps.Clone(e.drains)
 }
 
 // resume continues with the evictions that the last leader recorded.
-func (e *evictor) resume(ctx context.Context, at time.Duration) {
+func (e *Evictor) resume(ctx context.Context, at time.Duration) {
 	past, err := e.ledger.load(ctx, time.Now())
 	switch {
 	case err == nil:
@@ -165,7 +163,7 @@ func (e *evictor) resume(ctx context.Context, at time.Duration) {
 // record leaves the evictions that count, the next one among them, to the next leader. It reports whether the next one
 // may happen: not while the record could not be written, because then nobody after this leader would count it. A
 // cluster that lacks the record, or the right to write it, is as it was before there was one.
-func (e *evictor) record(ctx context.Context, at time.Duration) bool {
+func (e *Evictor) record(ctx context.Context, at time.Duration) bool {
 	err := e.ledger.save(ctx, time.Now(), e.state.Counting(at))
 	switch {
 	case err == nil:
@@ -180,31 +178,31 @@ func (e *evictor) record(ctx context.Context, at time.Duration) bool {
 }
 
 // requests returns the requests of all nodes, ordered by node, for the decision and as in the reports.
-func (e *evictor) requests(governed map[string]string) ([]evictbudget.Request, map[string]request) {
-	policies, _ := e.policies.usable()
+func (e *Evictor) requests(governed map[string]string) ([]evictbudget.Request, map[string]fleet.Request) {
+	policies, _ := e.policies.Usable()
 	perNode := map[string]int64{}
 	for i := range policies {
 		if p := &policies[i].Policy; p.Mode == model.ModeEnforce {
 			perNode[policies[i].Name] = p.Protect.EvictPerHour
 		}
 	}
-	byNode := map[string]request{}
+	byNode := map[string]fleet.Request{}
 	withdrawn := map[string]bool{}
-	e.fleet.reports.Each(func(node string, r report) {
-		if r.evict != (request{}) {
-			byNode[node], withdrawn[node] = r.evict, r.withdrawn
+	e.fleet.Reports.Each(func(node string, r fleet.Report) {
+		if r.Evict != (fleet.Request{}) {
+			byNode[node], withdrawn[node] = r.Evict, r.Withdrawn
 		}
 	})
 	if len(byNode) == 0 {
 		return nil, byNode
 	}
 	ready := map[string]bool{}
-	e.fleet.agents.Each(func(_ string, a agent) { ready[a.node] = ready[a.node] || a.ready })
+	e.fleet.Agents.Each(func(_ string, a fleet.Agent) { ready[a.Node] = ready[a.Node] || a.Ready })
 	var requests []evictbudget.Request
 	for _, node := range slices.Sorted(maps.Keys(byNode)) {
-		_, exists := e.fleet.nodes.Get(node)
+		_, exists := e.fleet.Nodes.Get(node)
 		requests = append(requests, evictbudget.Request{
-			Node: node, UID: byNode[node].uid, Renewed: byNode[node].when, Code: model.Code(byNode[node].reason),
+			Node: node, UID: byNode[node].UID, Renewed: byNode[node].When, Code: model.Code(byNode[node].Reason),
 			Ready: exists && ready[node], Withdrawn: withdrawn[node], PerNode: perNode[governed[node]],
 		})
 	}
@@ -213,16 +211,16 @@ func (e *evictor) requests(governed map[string]string) ([]evictbudget.Request, m
 
 // look reads a pod from the API server. What its node reports about it is not trusted. governing is the name of the
 // node's policy.
-func (e *evictor) look(ctx context.Context, r request, governing string) evictbudget.Pod {
+func (e *Evictor) look(ctx context.Context, r fleet.Request, governing string) evictbudget.Pod {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var p corev1.Pod
-	err := e.core.Get().Namespace(r.namespace).Resource("pods").Name(r.name).Do(ctx).Into(&p)
+	err := e.core.Get().Namespace(r.Namespace).Resource("pods").Name(r.Name).Do(ctx).Into(&p)
 	switch {
 	case apierrors.IsNotFound(err):
 		return evictbudget.Pod{Known: true}
 	case err != nil:
-		e.log.Warn("a pod that should leave could not be looked up", "namespace", r.namespace, "pod", r.name, "err", err)
+		e.log.Warn("a pod that should leave could not be looked up", "namespace", r.Namespace, "pod", r.Name, "err", err)
 		return evictbudget.Pod{}
 	}
 	pod, ok := kube.Pod(&p, "")
@@ -232,7 +230,7 @@ func (e *evictor) look(ctx context.Context, r request, governing string) evictbu
 	kept := pod.Critical || pod.Static()
 	if !kept && pod.Annotations.Evict == model.EvictNever {
 		if kept, err = e.mayStay(ctx, pod, governing); err != nil {
-			e.log.Warn("the namespace of a pod that should leave could not be looked up", "namespace", r.namespace, "err", err)
+			e.log.Warn("the namespace of a pod that should leave could not be looked up", "namespace", r.Namespace, "err", err)
 			return evictbudget.Pod{}
 		}
 	}
@@ -243,8 +241,8 @@ func (e *evictor) look(ctx context.Context, r request, governing string) evictbu
 }
 
 // mayStay reports whether the policy allows the pods of a namespace not to be evicted.
-func (e *evictor) mayStay(ctx context.Context, pod *model.Pod, governing string) (bool, error) {
-	policies, _ := e.policies.usable()
+func (e *Evictor) mayStay(ctx context.Context, pod *model.Pod, governing string) (bool, error) {
+	policies, _ := e.policies.Usable()
 	i := slices.IndexFunc(policies, func(p model.ClusterPolicy) bool { return p.Name == governing })
 	if i < 0 {
 		return true, nil // in doubt the pod stays
@@ -258,13 +256,13 @@ func (e *evictor) mayStay(ctx context.Context, pod *model.Pod, governing string)
 
 // evict evicts exactly the pod that was read, with its own grace period. The API server checks PodDisruptionBudgets,
 // and a refusal is final: client-go's retry is switched off, because retries are decided.
-func (e *evictor) evict(ctx context.Context, r request) evictbudget.Verdict {
+func (e *Evictor) evict(ctx context.Context, r fleet.Request) evictbudget.Verdict {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	uid := types.UID(r.uid)
-	post := e.core.Post().Namespace(r.namespace).Resource("pods").Name(r.name).SubResource("eviction").MaxRetries(0)
+	uid := types.UID(r.UID)
+	post := e.core.Post().Namespace(r.Namespace).Resource("pods").Name(r.Name).SubResource("eviction").MaxRetries(0)
 	err := post.Body(&policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Namespace: r.namespace, Name: r.name},
+		ObjectMeta:    metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
 	}).Do(ctx).Error()
 	switch {
@@ -275,7 +273,7 @@ func (e *evictor) evict(ctx context.Context, r request) evictbudget.Verdict {
 	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause), overlapping(err):
 		return evictbudget.Waits
 	}
-	e.log.Warn("a pod could not be evicted", "namespace", r.namespace, "pod", r.name, "err", err)
+	e.log.Warn("a pod could not be evicted", "namespace", r.Namespace, "pod", r.Name, "err", err)
 	return evictbudget.Failed
 }
 
@@ -287,8 +285,8 @@ func overlapping(err error) bool {
 
 // publish publishes the outcome of a request: in the report of the node, and as an event on the pod if its owner can
 // act on it. The same outcome is published once.
-func (e *evictor) publish(ctx context.Context, d *evictbudget.Decision, r request) {
-	words := r.uid + " " + string(d.Verdict)
+func (e *Evictor) publish(ctx context.Context, d *evictbudget.Decision, r fleet.Request) {
+	words := r.UID + " " + string(d.Verdict)
 	if e.published[d.Node] == words {
 		return
 	}
@@ -297,8 +295,8 @@ func (e *evictor) publish(ctx context.Context, d *evictbudget.Decision, r reques
 	e.done[d.Verdict]++
 	e.mu.Unlock()
 	if d.Verdict == evictbudget.NotItsOwn || d.Verdict == evictbudget.NotBatch {
-		e.log.Warn("a node requests the eviction of a pod that must stay", "node", d.Node, "namespace", r.namespace, "pod",
-			r.name, "why", string(d.Verdict))
+		e.log.Warn("a node requests the eviction of a pod that must stay", "node", d.Node, "namespace", r.Namespace, "pod",
+			r.Name, "why", string(d.Verdict))
 	}
 	err := e.condition(ctx, d, r)
 	if reason, message := e.event(d, r); reason != "" {
@@ -332,16 +330,16 @@ var sentences = map[evictbudget.Verdict]string{
 	evictbudget.Failed:     "could not be evicted",
 }
 
-func (e *evictor) condition(ctx context.Context, d *evictbudget.Decision, r request) error {
+func (e *Evictor) condition(ctx context.Context, d *evictbudget.Decision, r fleet.Request) error {
 	status, reason := metav1.ConditionFalse, string(d.Verdict)
 	if d.Verdict == evictbudget.Evict {
 		status, reason = metav1.ConditionTrue, reasonEvicted
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	err := applyCondition(ctx, e.custom, d.Node, evictionManager, metav1.Condition{
+	err := actkube.ApplyReportCondition(ctx, e.custom, d.Node, evictionManager, metav1.Condition{
 		Type: v1alpha1.ConditionEvicted, Status: status, Reason: reason,
-		Message: fmt.Sprintf("Pod %s/%s (%s) %s.", r.namespace, r.name, r.reason, sentences[d.Verdict]),
+		Message: fmt.Sprintf("Pod %s/%s (%s) %s.", r.Namespace, r.Name, r.Reason, sentences[d.Verdict]),
 	})
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -357,50 +355,35 @@ const (
 )
 
 // event returns the event for the owner of a pod; "": none.
-func (e *evictor) event(d *evictbudget.Decision, r request) (reason, message string) {
+func (e *Evictor) event(d *evictbudget.Decision, r fleet.Request) (reason, message string) {
 	switch d.Verdict {
 	case evictbudget.Evict:
 		return reasonEvicted,
-			fmt.Sprintf("Node %s requested the eviction of this batch pod: %s %s", d.Node, r.reason, r.message)
+			fmt.Sprintf("Node %s requested the eviction of this batch pod: %s %s", d.Node, r.Reason, r.Message)
 	case evictbudget.Drains:
 		return reasonDrains, fmt.Sprintf("Node %s requested the eviction of this worker: %s %s; its pool ends containers, "+
-			"and then the pod", d.Node, r.reason, r.message)
+			"and then the pod", d.Node, r.Reason, r.Message)
 	case evictbudget.Waits:
 		return reasonWaits, fmt.Sprintf("Node %s requests the eviction of this batch pod (%s), and a PodDisruptionBudget "+
 			"keeps "+
-			"it; it is tried again.", d.Node, r.reason)
+			"it; it is tried again.", d.Node, r.Reason)
 	}
 	return "", ""
 }
 
 // send writes an event about a pod, the same event once.
-func (e *evictor) send(ctx context.Context, r request, reason, message string) error {
+func (e *Evictor) send(ctx context.Context, r fleet.Request, reason, message string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	about := corev1.ObjectReference{
-		APIVersion: "v1", Kind: "Pod", Namespace: r.namespace, Name: r.name, UID: types.UID(r.uid),
+		APIVersion: "v1", Kind: "Pod", Namespace: r.Namespace, Name: r.Name, UID: types.UID(r.UID),
 	}
-	return event.Warn(ctx, e.core, e.identity, about, reason, message, r.uid+reason+message)
+	return event.Warn(ctx, e.core, e.identity, about, reason, message, r.UID+reason+message)
 }
 
-// counts returns the number of requests by outcome.
-func (e *evictor) counts() map[evictbudget.Verdict]uint64 {
+// Counts returns the number of requests by outcome.
+func (e *Evictor) Counts() map[evictbudget.Verdict]uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return maps.Clone(e.done)
-}
-
-// evictions decides about the evictions that nodes request, in the same rounds as node health.
-func (l *leader) evictions(ctx context.Context) {
-	every(ctx, roundEvery, func() {
-		if !l.known(time.Now()) {
-			return
-		}
-		l.mu.Lock()
-		governed := l.governed
-		l.mu.Unlock()
-		if governed != nil {
-			l.evictor.round(ctx, func() time.Duration { return time.Since(l.start) }, governed)
-		}
-	})
 }

@@ -1,9 +1,9 @@
-package manager
+// Package sweep searches for batch pods that were admitted without the webhook, and sums up what batch pods request.
+package sweep
 
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -16,28 +16,37 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/manager/admit"
 	"github.com/waterline-io/waterline/internal/manager/event"
+	"github.com/waterline-io/waterline/internal/manager/fleet"
 	"github.com/waterline-io/waterline/internal/manager/table"
 )
 
 // page is the number of pods in one list call. None is kept, so this bounds the memory of a sweep.
 const page = 500
 
-// sweeper searches for batch pods that were admitted without the webhook, and sums up what the others request. Watching
+// Sweeper searches for batch pods that were admitted without the webhook, and sums up what the others request. Watching
 // all pods would cost more than a search every few minutes, and the only action is an event for the owner.
-type sweeper struct {
+type Sweeper struct {
 	core       rest.Interface
-	policies   *policies
+	policies   *fleet.Policies
 	namespaces *table.Table[map[string]string] // that opted in, with their labels
 	identity   string
-	log        *slog.Logger
 	published  map[string]time.Time // owners with an event, by UID
 }
 
-// sweep returns the number of slipped pods on the nodes of each policy, and what batch pods request. It writes one
+// New returns a sweeper. The namespaces are those that opted in, with their labels; the identity is that of events.
+func New(
+	core rest.Interface, policies *fleet.Policies, namespaces *table.Table[map[string]string], identity string,
+) *Sweeper {
+	return &Sweeper{
+		core: core, policies: policies, namespaces: namespaces, identity: identity, published: map[string]time.Time{},
+	}
+}
+
+// Sweep returns the number of slipped pods on the nodes of each policy, and what batch pods request. It writes one
 // event for each owner of slipped pods.
-func (s *sweeper) sweep(ctx context.Context, governed map[string]string) (map[string]int32, requests, error) {
-	rules := *s.policies.rules.Load()
-	slipped, requested := map[string]int32{}, requests{}
+func (s *Sweeper) Sweep(ctx context.Context, governed map[string]string) (map[string]int32, Requests, error) {
+	rules := s.policies.Rules()
+	slipped, requested := map[string]int32{}, Requests{}
 	look := func(pod *corev1.Pod, namespace *corev1.Namespace) error {
 		requested.add(pod)
 		if !s.slips(rules, pod, namespace) {
@@ -74,13 +83,13 @@ func (s *sweeper) sweep(ctx context.Context, governed map[string]string) (map[st
 // slips reports whether a pod is batch and has native requests. A pod older than the policy that makes it batch does
 // not count, because no policy applied to it. If the policy was changed since, earlier pods count as well, until they
 // are recreated.
-func (s *sweeper) slips(rules admit.Rules, pod *corev1.Pod, namespace *corev1.Namespace) bool {
+func (s *Sweeper) slips(rules admit.Rules, pod *corev1.Pod, namespace *corev1.Namespace) bool {
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return false
 	}
 	_, o := rules.Mutate(pod, namespace)
 	if o.Why == admit.ByPolicy {
-		if p, there := s.policies.Get(o.Policy); !there || pod.CreationTimestamp.Time.Before(p.created) {
+		if p, there := s.policies.Get(o.Policy); !there || pod.CreationTimestamp.Time.Before(p.Created) {
 			return false
 		}
 	}
@@ -88,7 +97,7 @@ func (s *sweeper) slips(rules admit.Rules, pod *corev1.Pod, namespace *corev1.Na
 }
 
 // each calls f for the pods that a label selector matches, one page after another.
-func (s *sweeper) each(ctx context.Context, namespace, labels string, f func(*corev1.Pod) error) error {
+func (s *Sweeper) each(ctx context.Context, namespace, labels string, f func(*corev1.Pod) error) error {
 	for next := ""; ; {
 		var list corev1.PodList
 		request := s.core.Get().Resource("pods").Param("labelSelector", labels).Param("limit", strconv.Itoa(page))
@@ -113,7 +122,7 @@ func (s *sweeper) each(ctx context.Context, namespace, labels string, f func(*co
 }
 
 // report writes an event for a slipped pod's owner, once, whichever replica leads.
-func (s *sweeper) report(ctx context.Context, pod *corev1.Pod) error {
+func (s *Sweeper) report(ctx context.Context, pod *corev1.Pod) error {
 	about := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 	if by := metav1.GetControllerOfNoCopy(pod); by != nil {
 		about = corev1.ObjectReference{

@@ -1,4 +1,5 @@
-package manager
+// Package uninstall restores all nodes before Waterline is uninstalled.
+package uninstall
 
 import (
 	"context"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/manager/fleet"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
@@ -115,7 +117,7 @@ func (f *Farewell) unrestored(ctx context.Context, generations map[string]int64)
 	var reports v1alpha1.NodeReportList
 	err = errors.Join(
 		f.Core.Get().Resource("nodes").Do(ctx).Into(&nodes),
-		f.Core.Get().Namespace(f.Namespace).Resource("pods").Param("labelSelector", agentLabel).Do(ctx).Into(&agents),
+		f.Core.Get().Namespace(f.Namespace).Resource("pods").Param("labelSelector", fleet.AgentLabel).Do(ctx).Into(&agents),
 		f.Custom.Get().Resource("nodereports").Do(ctx).Into(&reports),
 	)
 	if err != nil {
@@ -123,8 +125,8 @@ func (f *Farewell) unrestored(ctx context.Context, generations map[string]int64)
 	}
 	ready := map[string]bool{}
 	for i := range agents.Items {
-		a := agentOf(&agents.Items[i])
-		ready[a.node] = ready[a.node] || a.ready
+		a := fleet.AgentOf(&agents.Items[i])
+		ready[a.Node] = ready[a.Node] || a.Ready
 	}
 	status := map[string]*v1alpha1.NodeReportStatus{}
 	for i := range reports.Items {

@@ -1,4 +1,4 @@
-package manager
+package kube
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
-// applyCondition sets one condition of a node's report by server-side apply, without naming any other field. Each owner
-// has one condition, because the API server removes conditions that their owner does not name.
-func applyCondition(ctx context.Context, custom rest.Interface, node, owner string, c metav1.Condition) error {
+// ApplyReportCondition sets one condition of a node's report by server-side apply, without naming any other field. Each
+// owner has one condition, because the API server removes conditions that their owner does not name.
+func ApplyReportCondition(ctx context.Context, custom rest.Interface, node, owner string, c metav1.Condition) error {
 	c.LastTransitionTime = metav1.Now()
 	patch, err := json.Marshal(map[string]any{
 		"apiVersion": v1alpha1.GroupVersion, "kind": "NodeReport", "metadata": map[string]any{"name": node},

@@ -1,4 +1,4 @@
-package manager
+package evict
 
 import (
 	"encoding/json"
@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -15,17 +14,16 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/evictbudget"
-	"github.com/waterline-io/waterline/internal/observe/kube"
+	"github.com/waterline-io/waterline/internal/manager/fleet"
+	"github.com/waterline-io/waterline/internal/manager/managertest"
 )
 
 // evictions is an API server with one pod, and a manager before it.
 type evictions struct {
-	*evictor
+	*Evictor
 	t       *testing.T
 	pod     *corev1.Pod
 	team    string         // label of its namespace
@@ -44,23 +42,6 @@ type evictions struct {
 
 const anUID = "0a1b2c3d-0000-4000-8000-000000000001"
 
-// serve returns clients of an API server that answers like this: for the core API groups and for Waterline's.
-func serve(t *testing.T, api http.Handler) (kubernetes.Interface, rest.Interface) {
-	t.Helper()
-	server := httptest.NewServer(api)
-	t.Cleanup(server.Close)
-	config := &rest.Config{Host: server.URL, QPS: -1}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	custom, err := kube.NewCustomClient(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client, custom
-}
-
 func newEvictions(t *testing.T) *evictions {
 	w := &evictions{t: t, at: time.Hour, team: "video", pod: &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -69,14 +50,14 @@ func newEvictions(t *testing.T) *evictions {
 		},
 		Spec: corev1.PodSpec{NodeName: "a"},
 	}}
-	client, custom := serve(t, http.HandlerFunc(w.serve))
+	client, custom := managertest.Serve(t, http.HandlerFunc(w.serve))
 	log := slog.New(slog.DiscardHandler)
-	f, p := newFleet(), newPolicies(log)
-	add(t, f.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	f, p := fleet.New(), fleet.NewPolicies(log)
+	managertest.Add(t, f.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
 	agent := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent", Namespace: "w"}, Spec: corev1.PodSpec{NodeName: "a"}}
 	agent.Status.Conditions = []corev1.PodCondition{{Type: corev1.ContainersReady, Status: corev1.ConditionTrue}}
-	add(t, f.agents, agent)
-	add(t, p, written(t, "web", 1, func(s *v1alpha1.ColocationPolicySpec) {
+	managertest.Add(t, f.Agents, agent)
+	managertest.Add(t, p, managertest.Policy("web", 1, func(s *v1alpha1.ColocationPolicySpec) {
 		s.Protect.Eviction = &v1alpha1.EvictionSpec{}
 		s.Privileges = []v1alpha1.PrivilegeSpec{{
 			NamespaceSelector: &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "video"}},
@@ -84,9 +65,10 @@ func newEvictions(t *testing.T) *evictions {
 		}}
 	}))
 	w.begin = func() {
-		w.evictor = newEvictor(&Config{
-			Client: client, Custom: custom, Log: log, Evict: evictbudget.DefaultSettings(), Namespace: "w",
-		}, f, p)
+		w.Evictor = New(&Config{
+			Core: client.CoreV1().RESTClient(), Custom: custom, Fleet: f, Policies: p, Log: log,
+			Settings: evictbudget.DefaultSettings(), Namespace: "w",
+		})
 	}
 	w.begin()
 	w.round("")
@@ -174,9 +156,9 @@ func (w *evictions) round(uid string) {
 			Renewed: metav1.NewMicroTime(time.Unix(int64(w.renewed), 0)),
 		}
 	}
-	add(w.t, w.fleet.reports, report)
+	managertest.Add(w.t, w.fleet.Reports, report)
 	w.at += 2 * time.Second
-	w.evictor.round(w.t.Context(), func() time.Duration { return w.at }, map[string]string{"a": "web"})
+	w.Round(w.t.Context(), func() time.Duration { return w.at }, map[string]string{"a": "web"})
 }
 
 // TestEvict: exactly the pod that was asked for and looked up is evicted, with its own grace, and its owner and the
@@ -199,8 +181,8 @@ func TestEvict(t *testing.T) {
 	w.pod = nil
 	w.round(anUID)
 	if got := fmt.Sprint(w.said); len(w.asked) != 1 || got != "[Evicted Leaving Gone]" ||
-		w.counts()[evictbudget.Leaving] != 1 {
-		t.Errorf("said was %v, evicted %d times, counted %v", got, len(w.asked), w.counts())
+		w.Counts()[evictbudget.Leaving] != 1 {
+		t.Errorf("said was %v, evicted %d times, counted %v", got, len(w.asked), w.Counts())
 	}
 }
 
@@ -219,18 +201,14 @@ func TestWorker(t *testing.T) {
 	for range 5 {
 		w.round(anUID)
 	}
-	if len(w.asked) != 0 || w.draining()["a"] != anUID || fmt.Sprint(w.said) != "[PoolDrains]" || len(w.events) != 1 ||
+	if len(w.asked) != 0 || w.Draining()["a"] != anUID || fmt.Sprint(w.said) != "[PoolDrains]" || len(w.events) != 1 ||
 		w.events[0].Reason != reasonDrains || len(w.state.Counting(w.at)) != 1 ||
 		!strings.Contains(w.record.Data[ledgerKey], anUID) {
-		t.Errorf("evicted %+v, draining %v, said %v, told %+v, recorded %v", w.asked, w.draining(), w.said, w.events,
+		t.Errorf("evicted %+v, draining %v, said %v, told %+v, recorded %v", w.asked, w.Draining(), w.said, w.events,
 			w.record.Data)
 	}
-	nodes := w.fleet.forPools(w.draining(), nil)
-	if nodes["a"].Evict != anUID {
-		t.Errorf("the pool is told %q", nodes["a"].Evict)
-	}
-	if w.round(""); len(w.draining()) != 0 {
-		t.Errorf("nobody requests it any more: %v", w.draining())
+	if w.round(""); len(w.Draining()) != 0 {
+		t.Errorf("nobody requests it any more: %v", w.Draining())
 	}
 	w.at += 5 * time.Minute
 	w.round("")
@@ -241,8 +219,8 @@ func TestWorker(t *testing.T) {
 	w = newEvictions(t)
 	w.lost = true
 	ofPool(w.pod)
-	if w.round(anUID); len(w.draining()) != 0 || w.counts()[evictbudget.Unrecorded] != 1 {
-		t.Errorf("it was granted without a record: %v, %v", w.draining(), w.counts())
+	if w.round(anUID); len(w.Draining()) != 0 || w.Counts()[evictbudget.Unrecorded] != 1 {
+		t.Errorf("it was granted without a record: %v, %v", w.Draining(), w.Counts())
 	}
 }
 
@@ -257,8 +235,8 @@ func TestEvictsNobodyElse(t *testing.T) {
 		w := newEvictions(t)
 		change(w.pod)
 		w.round(anUID)
-		if len(w.asked) != 0 || len(w.events) != 0 || w.counts()[want] != 1 || fmt.Sprint(w.said) != "["+string(want)+"]" {
-			t.Errorf("%s: evicted %+v, told %v %+v, counted %v", want, w.asked, w.said, w.events, w.counts())
+		if len(w.asked) != 0 || len(w.events) != 0 || w.Counts()[want] != 1 || fmt.Sprint(w.said) != "["+string(want)+"]" {
+			t.Errorf("%s: evicted %+v, told %v %+v, counted %v", want, w.asked, w.said, w.events, w.Counts())
 		}
 	}
 }
@@ -311,8 +289,8 @@ func TestNeverIsAPrivilege(t *testing.T) {
 	w.team = "shop"
 	w.pod.Annotations = map[string]string{v1alpha1.AnnotationEvict: "never"}
 	w.round(anUID)
-	if len(w.asked) != 1 || w.counts()[evictbudget.Evict] != 1 {
-		t.Errorf("evicted were %+v, counted %v", w.asked, w.counts())
+	if len(w.asked) != 1 || w.Counts()[evictbudget.Evict] != 1 {
+		t.Errorf("evicted were %+v, counted %v", w.asked, w.Counts())
 	}
 }
 
@@ -331,12 +309,12 @@ func TestSlow(t *testing.T) {
 	w.settings.All = 1
 	w.slow = longRound + time.Second
 	w.round(anUID)
-	if w.slow = 0; len(w.asked) != 0 || w.counts()[evictbudget.Late] != 1 {
-		t.Errorf("evicted were %d, counted %v", len(w.asked), w.counts())
+	if w.slow = 0; len(w.asked) != 0 || w.Counts()[evictbudget.Late] != 1 {
+		t.Errorf("evicted were %d, counted %v", len(w.asked), w.Counts())
 	}
 	w.round(anUID)
 	if w.round(anUID); len(w.asked) != 1 {
-		t.Errorf("afterwards evicted were %d, counted %v", len(w.asked), w.counts())
+		t.Errorf("afterwards evicted were %d, counted %v", len(w.asked), w.Counts())
 	}
 }
 
@@ -376,8 +354,8 @@ func TestEvictionRefused(t *testing.T) {
 		if c.want == evictbudget.Gone {
 			want = 15
 		}
-		if asked != want || fmt.Sprint(w.said) != "["+string(c.want)+"]" || w.counts()[evictbudget.Evict] != 0 {
-			t.Errorf("%s: asked %d times, said %v, counted %v", name, asked, w.said, w.counts())
+		if asked != want || fmt.Sprint(w.said) != "["+string(c.want)+"]" || w.Counts()[evictbudget.Evict] != 0 {
+			t.Errorf("%s: asked %d times, said %v, counted %v", name, asked, w.said, w.Counts())
 		}
 		if told := len(w.events); c.want == evictbudget.Waits && (told != 1 || w.events[0].Reason != reasonWaits) ||
 			c.want != evictbudget.Waits && told != 0 {

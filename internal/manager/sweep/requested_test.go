@@ -1,4 +1,4 @@
-package manager
+package sweep
 
 import (
 	"fmt"
@@ -38,7 +38,7 @@ func TestRequests(t *testing.T) {
 		}
 		return p
 	}
-	r := requests{}
+	r := Requests{}
 	for _, p := range []*corev1.Pod{
 		pod("shop", "ReplicaSet", "encode-5f", "1500", nil), pod("shop", "ReplicaSet", "encode-5f", "500", nil),
 		pod("shop", "Job", "burn", "300", nil),
@@ -50,32 +50,32 @@ func TestRequests(t *testing.T) {
 		r.add(p)
 	}
 	const gib = 1 << 30
-	want := requests{
+	want := Requests{
 		{"shop", "Deployment/encode"}: {CPU: 2000, Memory: 2 * gib}, {"shop", "Job/burn"}: {CPU: 300, Memory: gib},
 		{"shop", "Job/c"}: {CPU: 100, Memory: gib}, {"lab", "Job/a"}: {CPU: 100, Memory: gib},
 		{"lab", "Job/b"}: {CPU: 200, Memory: gib},
 	}
-	if d := cmp.Diff(want, r, cmp.AllowUnexported(requester{})); d != "" {
+	if d := cmp.Diff(want, r); d != "" {
 		t.Errorf("requests (-want +got):\n%s", d)
 	}
-	want = requests{
+	want = Requests{
 		{"shop", "Deployment/encode"}: {CPU: 2000, Memory: 2 * gib}, {"shop", "Job/burn"}: {CPU: 300, Memory: gib},
 		{"shop", ""}: {CPU: 100, Memory: gib}, {"lab", ""}: {CPU: 300, Memory: 2 * gib},
 	}
-	if d := cmp.Diff(want, r.largest(2), cmp.AllowUnexported(requester{})); d != "" {
+	if d := cmp.Diff(want, r.Largest(2)); d != "" {
 		t.Errorf("the two largest (-want +got):\n%s", d)
 	}
-	if got := (requests{}).largest(mostOwners); len(got) != 0 {
+	if got := (Requests{}).Largest(MaxOwners); len(got) != 0 {
 		t.Errorf("of none: %v", got)
 	}
-	long := requests{}
+	long := Requests{}
 	long.add(pod("lab", "Job", strings.Repeat("a", 1<<20)+"\xff", "100", nil))
 	for of := range long {
-		if len(of.owner) > longestOwner || !utf8.ValidString(of.owner) {
-			t.Errorf("the owner has %d bytes", len(of.owner))
+		if len(of.Owner) > longestOwner || !utf8.ValidString(of.Owner) {
+			t.Errorf("the owner has %d bytes", len(of.Owner))
 		}
 	}
-	if (r[requester{"lab", "Job/b"}] != model.Amount{CPU: 200, Memory: gib}) {
+	if (r[Requester{"lab", "Job/b"}] != model.Amount{CPU: 200, Memory: gib}) {
 		t.Error("the sums changed")
 	}
 }
