@@ -31,7 +31,7 @@ help: ## list the targets
 
 build: ## build waterline, waterline-agent, waterline-manager, waterline-guard and the lab into out/bin
 	@mkdir -p $(BIN)
-	$(FAST) go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/... ./test/lab
+	$(FAST) go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/... ./lab
 
 demo: build ## a full machine with a server that does not notice, and weights, on this kernel (root, about 90 s)
 	$(BIN)/waterline demo
@@ -127,12 +127,12 @@ test-arm64: ## unit tests of programs for arm64, in an emulator (qemu-user-stati
 		$(if $(WATERLINE_SOAK),./internal/decide/node)
 
 # The agent is the emulated program. Load and measurement are this machine's own, and so are kernel and cgroups.
-test-arm64-agent: build kernel-test ## the demo's experiments with an agent for arm64, in an emulator (root, qemu-user-static)
+test-arm64-agent: build kernel-test ## experiments of the lab with an agent for arm64, in an emulator (root, qemu-user-static)
 	@mkdir -p $(OUT)/arm64/bin
 	GOARCH=arm64 $(FAST) go build -ldflags '$(LDFLAGS)' -o $(OUT)/arm64/ ./cmd/waterline-agent
 	printf '#!/bin/sh\nexec $(EMULATOR) $(CURDIR)/$(OUT)/arm64/waterline-agent "$$@"\n' >$(OUT)/arm64/bin/waterline-agent
 	chmod +x $(OUT)/arm64/bin/waterline-agent
-	ln -sf $(CURDIR)/$(BIN)/waterline $(OUT)/arm64/bin/waterline
+	ln -sf $(CURDIR)/$(BIN)/lab $(OUT)/arm64/bin/lab
 	cd test/kernel && WATERLINE_BIN=$(CURDIR)/$(OUT)/arm64/bin $(CURDIR)/$(KERNEL_TEST) $(V) -test.timeout=30m \
 		-test.run 'TestKill|TestExperiments/^(weights|preempt|drift)$$'
 

@@ -24,6 +24,7 @@ const module = "github.com/waterline-io/waterline/"
 var mayImport = map[string][]string{
 	"api":                   {},
 	"cmd":                   {"api", "cmd", "docs", "internal"},
+	"cmd/waterline":         {"api", "docs", "internal", "lab/experiment", "lab/sandbox"}, // the demo
 	"deploy":                {"deploy"},
 	"docs":                  {},
 	"internal/model":        {},
@@ -53,21 +54,22 @@ var mayImport = map[string][]string{
 		"api", "internal/model", "internal/decide", "internal/observe/kube", "internal/act/kube",
 		"internal/observe/yarn", "internal/act/yarn", "internal/yarn", "internal/drain", "internal/manager",
 	},
-	"internal/web":        {"api", "docs", "internal/model", "internal/observe/kube", "internal/manager/table"},
-	"internal/sim":        {"internal/model", "internal/decide", "internal/sim"},
-	"internal/fixture":    {"internal/model"},
-	"internal/experiment": {"api", "internal/model", "internal/cgroup", "internal/observe/host", "internal/experiment"},
-	"test":                {"api", "internal", "test/bed"},
-	"test/lab": {
+	"internal/web":      {"api", "docs", "internal/model", "internal/observe/kube", "internal/manager/table"},
+	"internal/sim":      {"internal/model", "internal/decide", "internal/sim"},
+	"internal/fixture":  {"internal/model"},
+	"internal/progress": {},
+	"internal/report":   {"internal/report"},
+	"test":              {"api", "internal", "test/bed"},
+	"lab": {
 		"api", "internal/model", "internal/cgroup", "internal/observe", "internal/decide/node", "internal/journal",
-		"internal/sim", "internal/experiment", "test/lab",
+		"internal/sim", "internal/report", "internal/progress", "lab",
 	},
 }
 
 // mayUseKubernetes lists the folders in which types of the Kubernetes API may appear.
 var mayUseKubernetes = []string{
 	"api", "cmd", "internal/observe/kube", "internal/act/kube", "internal/convert", "internal/manager", "internal/process",
-	"internal/web", "test",
+	"internal/web", "lab", "test",
 }
 
 // source is one Go file of the repository that is not a test.

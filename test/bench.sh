@@ -39,8 +39,7 @@ bench() { # NAME MINUTES COMMAND...
 experiment() { # NAME [hog]
 	local json=$out/$1
 	[ "$1" = cpuset ] && json=$out/experiment-cpuset
-	out/bin/waterline experiment "$1" --json "$json.json" &&
-		{ [ -z "${2:-}" ] || out/bin/waterline experiment "$1" --hog --json "$json-hog.json"; }
+	out/bin/lab "$1" --json "$json.json" && { [ -z "${2:-}" ] || out/bin/lab "$1" --hog --json "$json-hog.json"; }
 }
 
 lab() { # NAME ARGUMENT...
@@ -69,11 +68,11 @@ kernel() {
 			-test.run="$run")
 }
 
-# guard measures what the guard beside a NodeManager costs. The bench kernel runs the same test in a short form.
-guard() {
+# kernel_figures runs one bench of test/kernel, for its figures. The bench kernel runs the same one in a short form.
+kernel_figures() { # JSON TEST
 	make --no-print-directory build >/dev/null && go test -c -vet=off -tags bench -o out/test/kernel-bench.test ./test/kernel &&
-		(cd test/kernel && WATERLINE_BENCH=$out/guard.json WATERLINE_BIN=$PWD/../../out/bin \
-			../../out/test/kernel-bench.test -test.v -test.run='^TestGuardCost$')
+		(cd test/kernel && WATERLINE_BENCH=$out/$1.json WATERLINE_BIN=$PWD/../../out/bin \
+			../../out/test/kernel-bench.test -test.v -test.timeout=2h -test.run="^$2\$")
 }
 
 # kernel_v2 measures, in the virtual machine, what must not be tried on this machine's kernel.
@@ -82,6 +81,15 @@ kernel_v2() {
 		go test -c -vet=off -tags bench -o out/test/kernel-bench.test ./test/kernel &&
 		out/bin/vmrun -file out/test/kernel-bench.test=/t/kernel.test -file out/bin/waterline-agent=/bin/waterline-agent \
 			-e WATERLINE_BIN=/bin -timeout 30m -run 'kernel: /t/kernel.test -test.v -test.run=^TestClockCost$'
+}
+
+# memory measures in the virtual machine, whose cgroup v2 protects memory, with two disks in memory.
+memory() {
+	make --no-print-directory build vm >/dev/null &&
+		out/bin/vmrun -mem 768 -module brd -file out/bin/lab=/bin/lab -file out/bin/waterline-agent=/bin/waterline-agent \
+			-timeout 30m -o "$out/vm" -run 'load: insmod /lib/modules/brd.ko rd_nr=2 rd_size=98304' \
+			-run 'memory: /bin/lab memory --disk /dev/ram0,/dev/ram1 --json /out/memory.json' &&
+		mv "$out/vm/memory.json" "$out/memory.json"
 }
 
 # packages measures what functions cost, one package after another.
@@ -134,17 +142,20 @@ transcode() {
 }
 
 for name in weights preempt drift; do bench $name 1 experiment $name hog; done
-for name in hierarchy cpuset burst; do bench $name 1 experiment $name; done
+for name in cpuset burst; do bench $name 1 experiment $name; done
 bench colocate 25 lab colocate-harm colocate --load 30 --load 60 --load 90
 for kind in stream cache writers forks; do
 	bench colocate-$kind 7 lab colocate-$kind colocate --batch $kind --load 60 --repeats 3
 done
+bench colocate-steps 6 lab colocate-steps colocate --steps --load 60 --seconds 40 --repeats 1
 bench headline 21 lab headline headline --trace "${WATERLINE_TRACES:-../shared/traces}" --svg "$out/headline.svg"
-bench suppress 40 lab suppress suppress
-bench interference 36 lab interference interference
 bench kernel 60 kernel
 bench kernel-v2 3 kernel_v2
-bench guard 7 guard
+bench memory 5 memory
+bench guard 7 kernel_figures guard TestGuardCost
+bench suppress 20 kernel_figures suppress TestSuppressDelay
+bench interference 28 kernel_figures interference TestInterferenceFigures
+bench hierarchy 1 kernel_figures hierarchy TestHierarchyFigures
 bench agent 10 e2e agent TestAPIFigures -on=api
 bench agent-cpusets 14 e2e cpuset TestAPICPUFigures -on=api
 bench agent-protect 10 e2e protect TestAPIProtectFigures -on=api
@@ -152,6 +163,7 @@ bench pause 5 e2e pause TestAPIPauseFigures -on=api # 5,000 nodes that follow on
 bench manager 10 e2e scale TestAPIScaleFigures -on=api # 5,000 nodes that use what ../shared/traces says
 bench prometheus 14 e2e - TestAPIPrometheusFigures -on=api
 bench faults 12 e2e - 'TestAPI(Away|Handover|PoolEvict)Figures' -on=api
+bench predict 15 lab predict predict --trace "${WATERLINE_TRACES:-../shared/traces}"
 bench simulate-pool 5 simulate_pool
 bench scheduler 7 e2e scheduler TestSchedulerFigures -on=api # 10,000 pods on 1,000 nodes, beside the stock one
 bench scheduler-jobs 1 e2e scheduler-jobs TestSchedulerJobsFigures -on=api

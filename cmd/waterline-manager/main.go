@@ -30,6 +30,7 @@ import (
 	"github.com/waterline-io/waterline/internal/manager/admit"
 	"github.com/waterline-io/waterline/internal/manager/certs"
 	"github.com/waterline-io/waterline/internal/manager/pools"
+	"github.com/waterline-io/waterline/internal/manager/uninstall"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 	"github.com/waterline-io/waterline/internal/process"
 	"github.com/waterline-io/waterline/internal/web"
@@ -143,7 +144,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	if o.restore > 0 {
 		ctx, cancel := context.WithTimeout(ctx, o.restore)
 		defer cancel()
-		f := manager.Farewell{Core: client.CoreV1().RESTClient(), Custom: custom, Namespace: o.namespace, Log: log}
+		f := uninstall.Farewell{Core: client.CoreV1().RESTClient(), Custom: custom, Namespace: o.namespace, Log: log}
 		if o.ignore != "" {
 			f.Ignore = strings.Split(o.ignore, ",")
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waterline-io/waterline/internal/agent/serve"
-	"github.com/waterline-io/waterline/internal/experiment/progress"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/progress"
 )
 
 func cpusCommand() *cobra.Command {

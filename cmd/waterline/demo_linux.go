@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/waterline-io/waterline/internal/experiment"
-	"github.com/waterline-io/waterline/internal/experiment/progress"
-	"github.com/waterline-io/waterline/internal/experiment/report"
-	"github.com/waterline-io/waterline/internal/experiment/sandbox"
+	"github.com/waterline-io/waterline/internal/progress"
+	"github.com/waterline-io/waterline/internal/report"
+	"github.com/waterline-io/waterline/lab/experiment"
+	"github.com/waterline-io/waterline/lab/sandbox"
 )
 
 // demoExperiments lists the experiments that the demo runs, in order.
@@ -28,8 +28,8 @@ leaves nothing behind.`,
 		Example: "  sudo waterline demo --out /tmp/demo",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{fmt.Errorf("demo takes no arguments, but got %q; \"waterline experiment\" runs a single one",
-					args[0])}
+				return usageError{fmt.Errorf("demo takes no arguments, but got %q; the lab, a command in the source tree, runs "+
+					"single experiments: see \"out/bin/lab --help\" after \"make build\"", args[0])}
 			}
 			return nil
 		},
@@ -37,8 +37,20 @@ leaves nothing behind.`,
 	}
 	cmd.Flags().StringVar(&out, "out", "out/demo", "directory for the report")
 	cmd.Flags().BoolVar(&cfg.Hog, "hog", false, "let one more pod, annotated 262144, burn all CPUs meanwhile")
-	sandboxFlags(cmd, &cfg.Config)
+	cfg.Flags(cmd.Flags())
 	return cmd
+}
+
+// helperCommand is how the demo starts load and outside readers; see [sandbox.RunHelper].
+func helperCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:                sandbox.HelperCommand,
+		Hidden:             true,
+		DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return sandbox.RunHelper(args, experiment.Helpers())
+		},
+	}
 }
 
 func demo(cmd *cobra.Command, cfg experiment.Config, out string) error {
@@ -57,7 +69,7 @@ func demo(cmd *cobra.Command, cfg experiment.Config, out string) error {
 			"that want CPU get it in proportion to their weights. All cgroups and processes were removed again.",
 		Again: []report.Again{
 			{What: "To repeat all", Command: "waterline demo"},
-			{What: "To repeat one and keep its figures", Command: "waterline experiment NAME --json FILE"},
+			{What: "To repeat one in the source tree, and keep its figures", Command: "out/bin/lab NAME --json FILE"},
 		},
 	}
 	for _, name := range demoExperiments() {

@@ -14,7 +14,7 @@ var errNotLinux = errors.New("this needs the kernel of a Linux node: run it ther
 // onNode lists the commands that work on a node's kernel. Here they only say so.
 func onNode() []*cobra.Command {
 	var all []*cobra.Command
-	for _, use := range []string{"demo", "experiment NAME", "restore"} {
+	for _, use := range []string{"demo", "restore"} {
 		all = append(all, &cobra.Command{
 			Use: use, Short: "On Linux only", DisableFlagParsing: true,
 			RunE: func(*cobra.Command, []string) error { return errNotLinux },

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/waterline-io/waterline/internal/experiment/progress"
+	"github.com/waterline-io/waterline/internal/progress"
 )
 
 // screen shows a text that changes. On a terminal each picture replaces the one before in one write, so nothing

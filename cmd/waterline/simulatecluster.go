@@ -16,11 +16,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/waterline-io/waterline/internal/experiment/progress"
-	"github.com/waterline-io/waterline/internal/experiment/report"
-	"github.com/waterline-io/waterline/internal/experiment/report/chart"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
+	"github.com/waterline-io/waterline/internal/progress"
+	"github.com/waterline-io/waterline/internal/report"
+	"github.com/waterline-io/waterline/internal/report/chart"
 	"github.com/waterline-io/waterline/internal/sim/cluster"
 	"github.com/waterline-io/waterline/internal/sim/recorded"
 	"github.com/waterline-io/waterline/internal/sim/trace"
@@ -73,7 +73,8 @@ func simulateClusterCommand() *cobra.Command {
 
 Each node decides as an agent does, the scheduler scores as Waterline's plugins or as the stock scheduler do, and
 evictions pass the manager's budgets. docs/simulate.md lists the assumptions, and what means of minutes cannot show.
-`,
+
+Without --trace, usage is generated. ` + trace.Describe(),
 		Example: "  waterline simulate cluster --trace traces --dataset bitbrains --policy policy.yaml\n" +
 			"  waterline simulate cluster --trace traces --scheduler stock,waterline --json cluster.json\n" +
 			"  waterline simulate cluster --from-prometheus http://prometheus:9090 --policy policy.yaml --html report.html",
@@ -151,7 +152,7 @@ func (r *clusterRun) check(changed func(flag string) bool) error {
 		r.options.Weighted = 0 // Prometheus knows of none
 	}
 	if _, found := trace.Find(r.dataset); r.root != "" && !found {
-		return usageError{fmt.Errorf("--dataset %q: there are %s", r.dataset, strings.Join(datasetNames(), ", "))}
+		return usageError{fmt.Errorf("--dataset %q: there are %s", r.dataset, strings.Join(trace.Names(), ", "))}
 	}
 	for _, s := range r.schedulers {
 		if s := cluster.Scheduler(s); s != cluster.Stock && s != cluster.Waterline {

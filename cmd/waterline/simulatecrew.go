@@ -9,10 +9,10 @@ import (
 
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/decide/policy"
-	"github.com/waterline-io/waterline/internal/experiment/report"
-	"github.com/waterline-io/waterline/internal/experiment/report/chart"
 	"github.com/waterline-io/waterline/internal/manager/pools"
 	"github.com/waterline-io/waterline/internal/observe/kube"
+	"github.com/waterline-io/waterline/internal/report"
+	"github.com/waterline-io/waterline/internal/report/chart"
 	"github.com/waterline-io/waterline/internal/sim/cluster"
 )
 

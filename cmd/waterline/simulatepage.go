@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/experiment/report"
-	"github.com/waterline-io/waterline/internal/experiment/report/chart"
+	"github.com/waterline-io/waterline/internal/report"
+	"github.com/waterline-io/waterline/internal/report/chart"
 )
 
 // number formats a figure of a table.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/waterline-io/waterline/internal/experiment/progress"
-	"github.com/waterline-io/waterline/internal/experiment/report"
-	"github.com/waterline-io/waterline/internal/experiment/report/chart"
+	"github.com/waterline-io/waterline/internal/progress"
+	"github.com/waterline-io/waterline/internal/report"
+	"github.com/waterline-io/waterline/internal/report/chart"
 	"github.com/waterline-io/waterline/internal/sim/trace"
 	"github.com/waterline-io/waterline/internal/sim/workers"
 )
@@ -94,7 +94,7 @@ promised. The same of memory is worse, because only a killed process gives memor
 // check returns an error that says which flag is wrong.
 func (r *poolRun) check() error {
 	if _, found := trace.Find(r.dataset); r.root != "" && !found {
-		return usageError{fmt.Errorf("--dataset %q: there are %s", r.dataset, strings.Join(datasetNames(), ", "))}
+		return usageError{fmt.Errorf("--dataset %q: there are %s", r.dataset, strings.Join(trace.Names(), ", "))}
 	}
 	for _, name := range r.policies {
 		if _, found := workers.Find(name); !found {

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
-	"github.com/waterline-io/waterline/internal/experiment/progress"
+	"github.com/waterline-io/waterline/internal/progress"
 	"github.com/waterline-io/waterline/internal/sim/recorded"
 )
 

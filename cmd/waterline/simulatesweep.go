@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/waterline-io/waterline/internal/experiment/progress"
-	"github.com/waterline-io/waterline/internal/experiment/report"
-	"github.com/waterline-io/waterline/internal/experiment/report/chart"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/progress"
+	"github.com/waterline-io/waterline/internal/report"
+	"github.com/waterline-io/waterline/internal/report/chart"
 	"github.com/waterline-io/waterline/internal/sim/cluster"
 )
 

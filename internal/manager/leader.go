@@ -13,7 +13,12 @@ import (
 
 	"github.com/waterline-io/waterline/internal/decide/cluster/nodehealth"
 	"github.com/waterline-io/waterline/internal/manager/admit"
+	"github.com/waterline-io/waterline/internal/manager/evict"
+	"github.com/waterline-io/waterline/internal/manager/fleet"
+	"github.com/waterline-io/waterline/internal/manager/health"
+	"github.com/waterline-io/waterline/internal/manager/policystatus"
 	"github.com/waterline-io/waterline/internal/manager/pools"
+	"github.com/waterline-io/waterline/internal/manager/sweep"
 	"github.com/waterline-io/waterline/internal/manager/table"
 )
 
@@ -27,12 +32,12 @@ const (
 type leader struct {
 	cfg      *Config
 	core     rest.Interface
-	fleet    *fleet
-	policies *policies
-	executor *executor
-	evictor  *evictor
-	statuses *statuses
-	sweeper  *sweeper
+	fleet    *fleet.Fleet
+	policies *fleet.Policies
+	executor *health.Executor
+	evictor  *evict.Evictor
+	statuses *policystatus.Writer
+	sweeper  *sweep.Sweeper
 	pools    *pools.Controller // nil: no namespace may have pools
 	log      *slog.Logger
 	start    time.Time
@@ -45,20 +50,20 @@ type leader struct {
 	governed  map[string]string // policy by node; nil: not counted yet
 	off       map[string]bool   // nodes on which Waterline is stopped; nil: not counted yet
 	slipped   map[string]int32  // number by policy; nil: not searched yet
-	requested requests          // by batch pods, of the largest owners
+	requested sweep.Requests    // by batch pods, of the largest owners
 }
 
-func newLeader(cfg *Config, p *policies, namespaces *table.Table[map[string]string]) *leader {
+func newLeader(cfg *Config, p *fleet.Policies, namespaces *table.Table[map[string]string]) *leader {
 	l := &leader{
-		cfg: cfg, core: cfg.Client.CoreV1().RESTClient(), fleet: newFleet(), policies: p, log: cfg.Log, start: time.Now(),
+		cfg: cfg, core: cfg.Client.CoreV1().RESTClient(), fleet: fleet.New(), policies: p, log: cfg.Log, start: time.Now(),
 	}
-	l.executor = newExecutor(l.core, cfg.Custom, l.fleet, cfg.Log)
-	l.evictor = newEvictor(cfg, l.fleet, p)
-	l.statuses = &statuses{custom: cfg.Custom, fleet: l.fleet, policies: p, log: cfg.Log}
-	l.sweeper = &sweeper{
-		core: l.core, policies: p, namespaces: namespaces, identity: cfg.Identity, log: cfg.Log,
-		published: map[string]time.Time{},
-	}
+	l.executor = health.New(l.core, cfg.Custom, l.fleet, cfg.Log)
+	l.evictor = evict.New(&evict.Config{
+		Core: l.core, Custom: cfg.Custom, Fleet: l.fleet, Policies: p, Settings: cfg.Evict, Namespace: cfg.Namespace,
+		Identity: cfg.Identity, Log: cfg.Log,
+	})
+	l.statuses = &policystatus.Writer{Custom: cfg.Custom, Fleet: l.fleet, Policies: p, Log: cfg.Log}
+	l.sweeper = sweep.New(l.core, p, namespaces, cfg.Identity)
 	if len(cfg.Pools.Namespaces) == 0 {
 		return l
 	}
@@ -68,12 +73,12 @@ func newLeader(cfg *Config, p *policies, namespaces *table.Table[map[string]stri
 		l.mu.Lock()
 		off := l.off
 		l.mu.Unlock()
-		return l.fleet.forPools(l.evictor.draining(), off), off != nil && l.known(time.Now())
+		return nodesForPools(l.fleet, l.evictor.Draining(), off), off != nil && l.known(time.Now())
 	}
-	o.Batch = func(pod *corev1.Pod) (*corev1.Pod, bool) { return worker(*p.rules.Load(), pod) }
+	o.Batch = func(pod *corev1.Pod) (*corev1.Pod, bool) { return worker(p.Rules(), pod) }
 	l.pools = pools.New(o)
-	l.fleet.reports.Changed, l.fleet.nodes.Changed = l.pools.Wake, l.pools.Wake
-	l.fleet.reports.Matters, l.fleet.nodes.Matters = urgentReport, urgentNode
+	l.fleet.Reports.Changed, l.fleet.Nodes.Changed = l.pools.Wake, l.pools.Wake
+	l.fleet.Reports.Matters, l.fleet.Nodes.Matters = urgentReport, urgentNode
 	return l
 }
 
@@ -89,10 +94,10 @@ func (l *leader) run(ctx context.Context) {
 	l.log.Info("leading")
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		l.fleet.follow(ctx, l.core, l.cfg.Client.CoordinationV1().RESTClient(), l.cfg.Custom, l.cfg.Namespace,
+		l.fleet.Follow(ctx, l.core, l.cfg.Client.CoordinationV1().RESTClient(), l.cfg.Custom, l.cfg.Namespace,
 			l.cfg.NodeHealth.FreshWithin/3)
 	})
-	wg.Go(func() { l.executor.run(ctx) })
+	wg.Go(func() { l.executor.Run(ctx) })
 	wg.Go(func() { l.watchHealth(ctx) })
 	wg.Go(func() { l.evictions(ctx) })
 	if l.pools != nil {
@@ -126,7 +131,7 @@ func (l *leader) watchHealth(ctx context.Context) {
 		now := time.Now() // its monotonic part counts, which no program sets
 		in := nodehealth.Input{At: now.Sub(l.start), Fresh: l.known(now), Settings: l.cfg.NodeHealth}
 		if in.Fresh {
-			in.Nodes = l.fleet.observe()
+			in.Nodes = l.fleet.Observe()
 		}
 		var actions []nodehealth.Action
 		var summary nodehealth.Summary
@@ -136,7 +141,7 @@ func (l *leader) watchHealth(ctx context.Context) {
 			return
 		}
 		l.summary.Store(&summary)
-		l.executor.post(actions)
+		l.executor.Post(actions)
 		if summary.Braked != wasBraked {
 			wasBraked = summary.Braked
 			l.log.Warn("the number of agents that look lost", "agents", summary.Agents, "lost", summary.Lost, "braked",
@@ -145,9 +150,24 @@ func (l *leader) watchHealth(ctx context.Context) {
 	})
 }
 
+// evictions decides about the evictions that nodes request, in the same rounds as node health.
+func (l *leader) evictions(ctx context.Context) {
+	every(ctx, roundEvery, func() {
+		if !l.known(time.Now()) {
+			return
+		}
+		l.mu.Lock()
+		governed := l.governed
+		l.mu.Unlock()
+		if governed != nil {
+			l.evictor.Round(ctx, func() time.Duration { return time.Since(l.start) }, governed)
+		}
+	})
+}
+
 // known reports whether the view of the cluster is up to date.
 func (l *leader) known(now time.Time) bool {
-	return l.fleet.fresh(now) && l.policies.Fresh(now, settled)
+	return l.fleet.Fresh(now) && l.policies.Fresh(now, fleet.Settled)
 }
 
 // count updates the status of policies.
@@ -155,16 +175,16 @@ func (l *leader) count(ctx context.Context) {
 	if !l.known(time.Now()) {
 		return
 	}
-	tallies, governed, off := l.statuses.count()
+	tallies, governed, off := l.statuses.Count()
 	l.mu.Lock()
 	l.governed, l.off = governed, off
 	slipped := l.slipped
 	l.mu.Unlock()
 	if slipped == nil {
 		slipped = map[string]int32{}
-		l.policies.Each(func(name string, p storedPolicy) { slipped[name] = p.status.SlippedPods }) // from another leader
+		l.policies.Each(func(name string, p fleet.Policy) { slipped[name] = p.Status.SlippedPods }) // from another leader
 	}
-	l.statuses.write(ctx, tallies, slipped)
+	l.statuses.Write(ctx, tallies, slipped)
 }
 
 // sweep searches for slipped pods, and sums up what batch pods request.
@@ -175,7 +195,7 @@ func (l *leader) sweep(ctx context.Context) {
 	if governed == nil {
 		return
 	}
-	slipped, requested, err := l.sweeper.sweep(ctx, governed)
+	slipped, requested, err := l.sweeper.Sweep(ctx, governed)
 	if err != nil {
 		if ctx.Err() == nil {
 			l.log.Warn("searching for batch pods without batch requests", "err", err)
@@ -184,7 +204,7 @@ func (l *leader) sweep(ctx context.Context) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.slipped, l.requested = slipped, requested.largest(mostOwners)
+	l.slipped, l.requested = slipped, requested.Largest(sweep.MaxOwners)
 }
 
 // alive returns an error if the rounds have stopped.

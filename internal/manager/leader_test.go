@@ -1,7 +1,6 @@
 package manager
 
 import (
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,15 +23,5 @@ func TestWorkerSold(t *testing.T) {
 	}
 	if batch, sold := worker(admit.Rules{}, pod); sold || batch != pod {
 		t.Errorf("nothing is sold, and got sold %v, changed %v", sold, batch != pod)
-	}
-}
-
-// TestSlippedText checks that the event about a slipped pod names each cause.
-func TestSlippedText(t *testing.T) {
-	got := slippedText("job")
-	for _, cause := range []string{"nothing was sold when it was created", "unreachable", "not batch yet"} {
-		if !strings.Contains(got, cause) {
-			t.Errorf("%q lacks %q", got, cause)
-		}
 	}
 }

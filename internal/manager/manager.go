@@ -32,6 +32,7 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/cluster/evictbudget"
 	"github.com/waterline-io/waterline/internal/decide/cluster/nodehealth"
 	"github.com/waterline-io/waterline/internal/manager/admit"
+	"github.com/waterline-io/waterline/internal/manager/fleet"
 	"github.com/waterline-io/waterline/internal/manager/pools"
 	"github.com/waterline-io/waterline/internal/manager/table"
 )
@@ -70,7 +71,7 @@ type Config struct {
 // Manager is one replica.
 type Manager struct {
 	cfg        Config
-	policies   *policies
+	policies   *fleet.Policies
 	namespaces *table.Table[map[string]string] // that opted in
 	admitted   sync.Map                        // admit.Why → *atomic.Uint64
 
@@ -80,7 +81,7 @@ type Manager struct {
 // New returns a manager.
 func New(cfg Config) *Manager {
 	return &Manager{
-		cfg: cfg, policies: newPolicies(cfg.Log),
+		cfg: cfg, policies: fleet.NewPolicies(cfg.Log),
 		namespaces: table.New(func(obj any) map[string]string { return obj.(*corev1.Namespace).Labels }),
 	}
 }
@@ -88,7 +89,7 @@ func New(cfg Config) *Manager {
 // Webhook returns the handler for the API server's calls to [admit.Path].
 func (m *Manager) Webhook() http.Handler {
 	return admit.New(admit.Options{
-		Rules:     func() admit.Rules { return *m.policies.rules.Load() },
+		Rules:     m.policies.Rules,
 		Namespace: m.namespace,
 		Count:     m.count,
 		Log:       m.cfg.Log,

@@ -47,11 +47,11 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		metric(prometheus.GaugeValue, v1alpha1.MetricBraked,
 			"1 while so many agents look lost that withdrawals are limited.", truth(s.Braked))
 	}
-	for o, n := range l.executor.counts() {
-		metric(prometheus.CounterValue, v1alpha1.MetricActions, "What was done about nodes.", float64(n), "verb", o.verb,
-			"outcome", o.result)
+	for o, n := range l.executor.Counts() {
+		metric(prometheus.CounterValue, v1alpha1.MetricActions, "What was done about nodes.", float64(n), "verb", o.Verb,
+			"outcome", o.Result)
 	}
-	evicted := l.evictor.counts()
+	evicted := l.evictor.Counts()
 	for _, v := range evictbudget.Verdicts() {
 		metric(prometheus.CounterValue, v1alpha1.MetricEvictions, "Requested evictions of batch pods, by outcome.",
 			float64(evicted[v]), "outcome", string(v))
@@ -59,9 +59,9 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	if l.pools != nil {
 		l.pools.Collect(metric)
 	}
-	reports, _ := l.fleet.reports.All()
+	reports, _ := l.fleet.Reports.All()
 	for node, r := range reports {
-		if r.withdrawn {
+		if r.Withdrawn {
 			metric(prometheus.GaugeValue, v1alpha1.MetricNodeWithdrawn, "1 while the offer is withdrawn.", 1, "node", node)
 		}
 	}
@@ -69,9 +69,9 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	defer l.mu.Unlock()
 	for of, amount := range l.requested {
 		metric(prometheus.GaugeValue, v1alpha1.MetricBatchCPURequested, "CPU that batch pods on nodes request.",
-			float64(amount.CPU)/1000, "namespace", of.namespace, "owner", of.owner)
+			float64(amount.CPU)/1000, "namespace", of.Namespace, "owner", of.Owner)
 		metric(prometheus.GaugeValue, v1alpha1.MetricBatchMemoryRequested, "Memory that batch pods on nodes request.",
-			float64(amount.Memory), "namespace", of.namespace, "owner", of.owner)
+			float64(amount.Memory), "namespace", of.Namespace, "owner", of.Owner)
 	}
 	if l.slipped != nil {
 		sum := int32(0)

@@ -26,10 +26,10 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	acthost "github.com/waterline-io/waterline/internal/act/host"
-	"github.com/waterline-io/waterline/internal/experiment/measure"
-	"github.com/waterline-io/waterline/internal/experiment/report"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
+	"github.com/waterline-io/waterline/internal/report"
+	"github.com/waterline-io/waterline/lab/measure"
 )
 
 // benchFile is the file for figures of the full form.

@@ -19,9 +19,9 @@ import (
 
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/decide/node/shed"
-	"github.com/waterline-io/waterline/internal/experiment/measure"
-	"github.com/waterline-io/waterline/internal/experiment/sandbox"
 	"github.com/waterline-io/waterline/internal/guard/guardlog"
+	"github.com/waterline-io/waterline/lab/measure"
+	"github.com/waterline-io/waterline/lab/sandbox"
 	hadoop "github.com/waterline-io/waterline/test/bed/yarn"
 )
 

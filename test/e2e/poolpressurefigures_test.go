@@ -5,7 +5,7 @@ package e2e_test
 import (
 	"testing"
 
-	"github.com/waterline-io/waterline/internal/experiment/measure"
+	"github.com/waterline-io/waterline/lab/measure"
 )
 
 // TestPoolPressureFigures measures how long workers use more than they may have, and compares that with workers of a

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/waterline-io/waterline/internal/experiment/measure"
+	"github.com/waterline-io/waterline/lab/measure"
 )
 
 // wave is the time in which pods got nodes.

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/experiment/measure"
-	"github.com/waterline-io/waterline/internal/experiment/sandbox"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/lab/measure"
+	"github.com/waterline-io/waterline/lab/sandbox"
 )
 
 // jobRequestMilli is the CPU that each job requests.

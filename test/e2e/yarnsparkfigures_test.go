@@ -16,15 +16,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/waterline-io/waterline/internal/experiment/load"
-	"github.com/waterline-io/waterline/internal/experiment/measure"
-	"github.com/waterline-io/waterline/internal/experiment/sandbox"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 	"github.com/waterline-io/waterline/internal/yarn"
+	labkube "github.com/waterline-io/waterline/lab/kube"
+	"github.com/waterline-io/waterline/lab/load"
+	"github.com/waterline-io/waterline/lab/measure"
+	"github.com/waterline-io/waterline/lab/redisbench"
+	"github.com/waterline-io/waterline/lab/sandbox"
 	"github.com/waterline-io/waterline/test/bed/cluster"
 	hadoop "github.com/waterline-io/waterline/test/bed/yarn"
-	labkube "github.com/waterline-io/waterline/test/lab/kube"
-	"github.com/waterline-io/waterline/test/lab/redisbench"
 )
 
 // The online load of TestYARNSpark comes and goes, in parts of a CPU.

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/experiment/sandbox"
-	"github.com/waterline-io/waterline/test/lab/colocate"
-	"github.com/waterline-io/waterline/test/lab/redisbench"
+	"github.com/waterline-io/waterline/lab/colocate"
+	"github.com/waterline-io/waterline/lab/redisbench"
+	"github.com/waterline-io/waterline/lab/sandbox"
 )
 
 // TestColocate runs lab colocate in short. On any machine, batch must work, the server must answer its requests, and

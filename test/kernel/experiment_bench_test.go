@@ -10,16 +10,16 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/waterline-io/waterline/internal/experiment"
+	"github.com/waterline-io/waterline/lab/experiment"
 )
 
-// TestExperimentFigures runs the experiments of users, in short, and checks their figures. Those about weights run
-// beside a pod of 262144 shares that uses all CPUs, and without that pod too. The bounds are generous. They check that
-// the kernel follows the weights, not how exactly this machine keeps time; docs/results.md has figures.
+// TestExperimentFigures runs the short experiments of the lab, for fewer seconds, and checks their figures. Those about
+// weights run beside a pod of 262144 shares that uses all CPUs, and without that pod too. The bounds are generous. They
+// check that the kernel follows the weights, not how exactly this machine keeps time; docs/results.md has figures.
 func TestExperimentFigures(t *testing.T) {
 	n := newNode(t) // or skip
 	// Most experiments take 3 s; cpuset and burst measure for this long in each of their modes.
-	lengths := map[string]int{"hierarchy": 1, "burst": 6}
+	lengths := map[string]int{"burst": 6}
 	for _, c := range []struct {
 		name string
 		hog  bool
@@ -32,7 +32,6 @@ func TestExperimentFigures(t *testing.T) {
 		{"preempt", true, func(m map[string]float64) bool { return math.Abs(m["share"]-m["theory"]) < 0.04 }},
 		{"drift", false, func(m map[string]float64) bool { return m["repair_p99_ms"] <= 100 }},
 		{"drift", true, func(m map[string]float64) bool { return m["repair_p99_ms"] <= 100 }},
-		{"hierarchy", false, func(map[string]float64) bool { return true }},
 		{"cpuset", false, func(m map[string]float64) bool { return exclusive(t, m, emulated()) }},
 		{"burst", false, func(m map[string]float64) bool {
 			return m["p99_ms_with"] < m["p99_ms_without"] && m["throttled_percent_with"] < m["throttled_percent_without"]
@@ -43,7 +42,7 @@ func TestExperimentFigures(t *testing.T) {
 			name += ", beside a hog"
 		}
 		t.Run(name, func(t *testing.T) {
-			if emulated() && slices.Contains([]string{"fill", "drift", "hierarchy", "burst"}, c.name) {
+			if emulated() && slices.Contains([]string{"fill", "drift", "burst"}, c.name) {
 				t.Skip("times of an emulated CPU mean nothing")
 			}
 			if c.name != "weights" {
@@ -63,7 +62,7 @@ func TestExperimentFigures(t *testing.T) {
 			}
 			// A slow second can hit one of two compared modes, or one of the few seconds of drift.
 			retry(t, 3, func() (map[string]float64, string) {
-				r, err := e.Run(t.Context(), experiment.Config{Config: sandboxConfig(t, "waterline"), Seconds: seconds, Hog: c.hog})
+				r, err := e.Run(t.Context(), experiment.Config{Config: sandboxConfig(t, "lab"), Seconds: seconds, Hog: c.hog})
 				if errors.Is(err, experiment.ErrBusy) {
 					t.Skip(err)
 				}

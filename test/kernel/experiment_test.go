@@ -6,17 +6,17 @@ import (
 	"testing"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
-	"github.com/waterline-io/waterline/internal/experiment"
-	"github.com/waterline-io/waterline/internal/experiment/sandbox"
-	"github.com/waterline-io/waterline/test/lab/memory"
+	"github.com/waterline-io/waterline/lab/experiment"
+	"github.com/waterline-io/waterline/lab/memory"
+	"github.com/waterline-io/waterline/lab/sandbox"
 )
 
-// TestExperiments runs the experiments of users for a moment each: they start their pods and an agent, measure, and
-// clean up. Of the results it checks only counts, because the others depend on the machine. Experiments that wait for
-// an idle machine are left to the bench.
+// TestExperiments runs the short experiments of the lab for a moment each: they start their pods and an agent, measure,
+// and clean up. Of the results it checks only counts, because the others depend on the machine. Experiments that wait
+// for an idle machine are left to the bench.
 func TestExperiments(t *testing.T) {
 	n := newNode(t) // or skip
-	for _, name := range []string{"weights", "preempt", "drift", "hierarchy", "cpuset"} {
+	for _, name := range []string{"weights", "preempt", "drift", "cpuset"} {
 		t.Run(name, func(t *testing.T) {
 			if name != "weights" {
 				liveKernel(t, "one experiment shows that they run on cgroup v2, and TestCPUSets who has which CPUs")
@@ -28,7 +28,7 @@ func TestExperiments(t *testing.T) {
 			if !found {
 				t.Fatal("no such experiment")
 			}
-			r, err := e.Run(t.Context(), experiment.Config{Config: sandboxConfig(t, "waterline"), Seconds: 1})
+			r, err := e.Run(t.Context(), experiment.Config{Config: sandboxConfig(t, "lab"), Seconds: 1})
 			if err != nil {
 				t.Fatal(err)
 			}

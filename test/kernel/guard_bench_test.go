@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/experiment/measure"
-	"github.com/waterline-io/waterline/internal/experiment/report"
 	"github.com/waterline-io/waterline/internal/poll"
 )
 
@@ -37,8 +35,7 @@ func TestGuardCost(t *testing.T) {
 	const containers, settle = 40, 70 * time.Second
 	const listen = "127.0.0.1:19469"
 	over := 30 * time.Second
-	file := os.Getenv("WATERLINE_BENCH")
-	if file != "" {
+	if benchFile() != "" {
 		over = 5 * time.Minute
 	}
 	w := newWorker(t)
@@ -103,15 +100,7 @@ func TestGuardCost(t *testing.T) {
 	if milli == 0 || milli > 20 || metrics["rss_mb_40"] > 32 {
 		t.Errorf("want at most what the pool requests for it: 20 mCPU and 32 MB")
 	}
-	if file == "" {
-		return
-	}
-	r := report.Begin("guard", "")
-	r.Machine, r.Metrics = measure.DescribeMachine(w.mount.Version), metrics
-	commit, _ := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
-	if err := r.Save(file, "", strings.TrimSpace(string(commit))); err != nil {
-		t.Fatal(err)
-	}
+	writeFigures(t, w.mount.Version, "guard", metrics)
 }
 
 // child returns the child of a process with a name; 0: there is none.

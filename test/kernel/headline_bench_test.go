@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/experiment/sandbox"
 	"github.com/waterline-io/waterline/internal/sim/trace"
-	"github.com/waterline-io/waterline/test/lab/headline"
-	"github.com/waterline-io/waterline/test/lab/redisbench"
+	"github.com/waterline-io/waterline/lab/headline"
+	"github.com/waterline-io/waterline/lab/redisbench"
+	"github.com/waterline-io/waterline/lab/sandbox"
 )
 
 // TestHeadline runs lab headline in short. On any machine, requests must follow the curve of the day and be answered,

@@ -68,7 +68,13 @@ func newInterferenceNode(t *testing.T) *interferenceNode {
 // on starts a shell script in a pod, on one CPU.
 func (n *interferenceNode) on(cpu int, dir, script string) *exec.Cmd {
 	n.t.Helper()
-	cmd := n.meterNode.run(dir, "sh", "-c", script)
+	return n.onIn(cpu, dir+"/0123456789aa", script)
+}
+
+// onIn starts a shell script in a group, on one CPU.
+func (n *interferenceNode) onIn(cpu int, dir, script string) *exec.Cmd {
+	n.t.Helper()
+	cmd := n.runIn(dir, "sh", "-c", script)
 	if err := cmd.Start(); err != nil {
 		n.t.Fatal(err)
 	}

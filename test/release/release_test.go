@@ -27,8 +27,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
-	"github.com/waterline-io/waterline/internal/experiment/measure"
-	"github.com/waterline-io/waterline/internal/experiment/report"
+	"github.com/waterline-io/waterline/internal/report"
+	"github.com/waterline-io/waterline/lab/measure"
 	"github.com/waterline-io/waterline/test/bed/oci"
 )
 

@@ -3,7 +3,7 @@
 //
 // The figures are documents {"name", "when", "machine", "commit", "metrics"} in docs/results.json. Documents that make
 // bench left in out/bench replace older ones of the same name first. What a figure is called, and its goal, is in
-// figures.go. A figure that no document has is listed as not measured.
+// page.tmpl. A figure that no document has is listed as not measured.
 package main
 
 import (
@@ -37,5 +37,9 @@ func run(data, bench, page string) error {
 	if err := writeAll(data, docs); err != nil {
 		return err
 	}
-	return os.WriteFile(page, []byte(render(sections(), docs)), 0o644)
+	text, err := render(pageTemplate, docs)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(page, []byte(text), 0o644)
 }

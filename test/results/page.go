@@ -1,155 +1,147 @@
 package main
 
 import (
+	_ "embed"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"text/template"
 	"time"
 )
 
-// section is one table of the page.
-type section struct {
-	title   string
-	note    string // below the table; empty: none
-	figures []figure
-}
+// pageTemplate is the template of docs/results.md. A row of it is one figure, see [renderer.row].
+//
+//go:embed page.tmpl
+var pageTemplate string
 
-// figure is one row of a table.
-type figure struct {
-	title  string
-	doc    string  // name of the document
-	metric string  // or several, with spaces between them, which are shown one after the other; the goal is the last one's
-	format string  // of a value, with its unit
-	scale  float64 // the metric is multiplied by it; 0: by 1
-	goal   goal
-	peer   string // best known peer's figure; empty: none known
-}
-
-// goal is what a figure is to be. The zero value is no goal.
-type goal struct {
-	text string
-	met  func(value float64, metrics map[string]float64) bool
-}
-
-// number writes a limit with its unit.
-func number(limit float64, unit string) string {
-	return strings.TrimSpace(fmt.Sprintf("%v %s", limit, unit))
-}
-
-// atMost is the goal of a figure that is to be small.
-func atMost(limit float64, unit string) goal {
-	return goal{"≤ " + number(limit, unit), func(v float64, _ map[string]float64) bool { return v <= limit }}
-}
-
-// atLeast is the goal of a figure that is to be large.
-func atLeast(limit float64, unit string) goal {
-	return goal{"≥ " + number(limit, unit), func(v float64, _ map[string]float64) bool { return v >= limit }}
-}
-
-// zero is the goal of a count of errors.
-func zero() goal { return goal{"0", func(v float64, _ map[string]float64) bool { return v == 0 }} }
-
-// about is the goal of a figure that is to be within some percent of a value.
-func about(want, percent float64) goal {
-	met := func(v float64, _ map[string]float64) bool { return near(v, want, percent) }
-	return goal{fmt.Sprintf("%v ± %v %%", want, percent), met}
-}
-
-// theory is the goal of a share that is to be within some percent of another metric of its document, both from 0 to 1.
-func theory(metric string, percent float64) goal {
-	met := func(v float64, m map[string]float64) bool { return near(v, 100*m[metric], percent) }
-	return goal{fmt.Sprintf("theory ± %v %%", percent), met}
-}
-
-func near(v, want, percent float64) bool {
-	return v >= want*(1-percent/100) && v <= want*(1+percent/100)
-}
-
-// render returns the page. Machines have letters, in the order in which figures name them.
-func render(sections []section, docs []document) string {
+// render returns the page that a template makes of documents.
+func render(from string, docs []document) (string, error) {
+	r := renderer{docs: docs}
+	t, err := template.New("page").Funcs(template.FuncMap{
+		"head": r.head, "row": r.row, "machines": r.listMachines, "missing": r.listMissing,
+	}).Parse(from)
+	if err != nil {
+		return "", fmt.Errorf("reading the page's template: %w", err)
+	}
 	var b strings.Builder
-	b.WriteString(`# Results
-
-The newest measurement of each figure, its goal, and the best known peer's figure. Bold figures miss
-their goal. Machines are shared and noisy: ratios hold better than absolute times. Peers' figures
-are from their manifests, sources and articles, unless a row says measured. Column run has the date
-and the [machine](#machines). ` + "`make results`" + ` writes this page from results.json and out/bench;
-git keeps earlier figures.
-
-![CPU of the machine in the course of a day, and p99 of Redis](headline.svg)
-`)
-	var machines, missing []string
-	for _, s := range sections {
-		var rows strings.Builder
-		for _, f := range s.figures {
-			i := slices.IndexFunc(docs, func(d document) bool { return d.Name == f.doc })
-			if i < 0 {
-				missing = append(missing, f.title)
-				continue
-			}
-			d := &docs[i]
-			value, measured := f.values(d.Metrics)
-			if !measured {
-				missing = append(missing, f.title)
-				continue
-			}
-			machine := slices.Index(machines, d.Machine)
-			if machine < 0 {
-				machine = len(machines)
-				machines = append(machines, d.Machine)
-			}
-			fmt.Fprintf(&rows, "| %s | %s | %s | %s | %s %c | `%s` |\n", f.title, value, f.goal.text,
-				f.peer, d.When.Format(time.DateOnly), 'A'+machine, d.command())
-		}
-		if rows.Len() == 0 {
-			continue
-		}
-		fmt.Fprintf(&b, "\n## %s\n\n| figure | measured | goal | best known peer | run | command "+
-			"|\n|---|---|---|---|---|---|\n%s",
-			s.title, &rows)
-		if s.note != "" {
-			fmt.Fprintf(&b, "\n%s\n", s.note)
-		}
+	if err := t.Execute(&b, nil); err != nil {
+		return "", fmt.Errorf("composing the page: %w", err)
 	}
-	b.WriteString("\n## Machines\n\n")
-	for i, machine := range machines {
-		fmt.Fprintf(&b, "* %c: %s\n", 'A'+i, machine)
-	}
-	if len(missing) > 0 {
-		b.WriteString("\nNot measured yet:\n\n")
-		for _, title := range missing {
-			fmt.Fprintf(&b, "* %s\n", title)
-		}
-	}
-	return b.String()
+	return strings.ReplaceAll(b.String(), noRow+"\n", ""), nil
 }
 
-// values writes the metrics of the figure; false if one was not measured.
-func (f figure) values(metrics map[string]float64) (text string, measured bool) {
-	var all []string
-	names := strings.Fields(f.metric)
+// noRow stands for the row of a figure that was not measured.
+const noRow = "\x00"
+
+// renderer makes the parts of the page.
+type renderer struct {
+	docs     []document
+	machines []string // they have letters, in the order in which rows name them
+	missing  []string // titles of figures that were not measured
+}
+
+func (*renderer) head() string {
+	return "| figure | measured | goal | best known peer | run | command |\n|---|---|---|---|---|---|"
+}
+
+// row returns the row of a figure. The document is that with this name, and the metrics are one of its metrics, or
+// several with spaces between them, which are shown one after the other. One that begins with 100* goes from 0 to 1 and
+// is shown in percent. The format is that of a value, with its unit. The goal is that of the last metric, see [goal].
+// The peer is the best known peer's figure; empty: none is known.
+func (r *renderer) row(title, doc, metrics, format string, goal goal, peer string) (string, error) {
+	i := slices.IndexFunc(r.docs, func(d document) bool { return d.Name == doc })
+	if i < 0 {
+		r.missing = append(r.missing, title)
+		return noRow, nil
+	}
+	d := &r.docs[i]
+	var values []string
+	names := strings.Fields(metrics)
 	for i, name := range names {
-		v, measured := metrics[name]
+		name, percent := strings.CutPrefix(name, "100*")
+		v, measured := d.Metrics[name]
 		if !measured {
-			return "", false
+			r.missing = append(r.missing, title)
+			return noRow, nil
 		}
-		one := f
-		if i < len(names)-1 {
-			one.goal = goal{}
+		if percent {
+			v *= 100
 		}
-		all = append(all, one.value(v, metrics))
+		text := fmt.Sprintf(format, v)
+		if i == len(names)-1 {
+			met, err := goal.met(v, d.Metrics)
+			if err != nil {
+				return "", fmt.Errorf("%q: %w", title, err)
+			}
+			if !met {
+				text = "**" + text + "**"
+			}
+		}
+		values = append(values, text)
 	}
-	return strings.Join(all, " → "), true
+	machine := slices.Index(r.machines, d.Machine)
+	if machine < 0 {
+		machine = len(r.machines)
+		r.machines = append(r.machines, d.Machine)
+	}
+	return fmt.Sprintf("| %s | %s | %s | %s | %s %c | `%s` |", title, strings.Join(values, " → "), goal, peer,
+		d.When.Format(time.DateOnly), 'A'+machine, d.command()), nil
 }
 
-// value writes a metric; bold if it misses the goal.
-func (f figure) value(v float64, metrics map[string]float64) string {
-	if f.scale != 0 {
-		v *= f.scale
+// listMachines returns the machines that the rows before it named.
+func (r *renderer) listMachines() string {
+	var all []string
+	for i, machine := range r.machines {
+		all = append(all, fmt.Sprintf("* %c: %s", 'A'+i, machine))
 	}
-	text := fmt.Sprintf(f.format, v)
-	if f.goal.met != nil && !f.goal.met(v, metrics) {
-		return "**" + text + "**"
+	return strings.Join(all, "\n")
+}
+
+// listMissing returns the figures before it that were not measured.
+func (r *renderer) listMissing() string {
+	if len(r.missing) == 0 {
+		return ""
 	}
-	return text
+	return "\n\nNot measured yet:\n\n* " + strings.Join(r.missing, "\n* ")
+}
+
+// goal is what a figure is to be, as the page has it: "≤ 2 mCPU", "≥ 97 %", "0", "2 ± 3 %", or "theory ± 3 %", where
+// theory is a metric from 0 to 1 of the same document; empty: it has no goal.
+type goal string
+
+// met reports whether a value meets the goal.
+func (g goal) met(v float64, metrics map[string]float64) (bool, error) {
+	words := strings.Fields(string(g))
+	if len(words) == 0 {
+		return true, nil
+	}
+	number := func(i int) (float64, error) {
+		if i >= len(words) {
+			return 0, fmt.Errorf("goal %q has too few words", g)
+		}
+		return strconv.ParseFloat(words[i], 64)
+	}
+	switch {
+	case words[0] == "≤" || words[0] == "≥":
+		limit, err := number(1)
+		if words[0] == "≤" {
+			return v <= limit, err
+		}
+		return v >= limit, err
+	case len(words) == 1:
+		want, err := number(0)
+		return v == want, err
+	case words[1] == "±":
+		want, err := number(0)
+		if theory, found := metrics[words[0]]; found {
+			want, err = 100*theory, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		percent, err := number(2)
+		return v >= want*(1-percent/100) && v <= want*(1+percent/100), err
+	}
+	return false, fmt.Errorf("goal %q is not understood", g)
 }

@@ -89,6 +89,26 @@ func Find(name string) (Dataset, bool) {
 	return Dataset{}, false
 }
 
+// Names returns the names of the data sets.
+func Names() []string {
+	var names []string
+	for _, d := range Datasets() {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
+// Describe explains, for the help of a command, what the directory of all traces contains.
+func Describe() string {
+	var b strings.Builder
+	b.WriteString("The directory has one for each data set, with files of comma-separated values, packed by gzip or\n" +
+		"not, of any name:\n")
+	for _, d := range Datasets() {
+		fmt.Fprintf(&b, "  %-13s %s/*.csv[.gz]: %s\n", d.Name, d.Dir, d.About)
+	}
+	return b.String()
+}
+
 // Files returns the sorted files of the data set below the directory of all traces. The error is fs.ErrNotExist
 // if there is none.
 func (d Dataset) Files(root string) ([]string, error) {

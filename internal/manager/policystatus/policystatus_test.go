@@ -1,0 +1,88 @@
+package policystatus
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/manager/fleet"
+	"github.com/waterline-io/waterline/internal/manager/managertest"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// TestCount checks that what is remembered of nodes is found anew when they or the policies change: the policy that
+// governs a node, and whether Waterline is stopped there.
+func TestCount(t *testing.T) {
+	p := fleet.NewPolicies(slog.New(slog.DiscardHandler))
+	web := managertest.Policy("web", 1, func(s *v1alpha1.ColocationPolicySpec) {
+		s.Priority, s.NodeSelector = 1, &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"pool": "web"}}
+	})
+	managertest.Add(t, p, managertest.Policy("all", 1, func(*v1alpha1.ColocationPolicySpec) {}), web)
+	s := &Writer{Fleet: fleet.New(), Policies: p}
+	node := func(pool string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{"pool": pool}}}
+	}
+	stopped := false
+	check := func(want string) {
+		t.Helper()
+		for range 2 {
+			if _, governed, off := s.Count(); governed["n"] != want || off["n"] != stopped {
+				t.Errorf("governed by %q, not %q; stopped: %v", governed["n"], want, off["n"])
+			}
+		}
+	}
+	managertest.Add(t, s.Fleet.Nodes, node("web"))
+	check("web")
+	managertest.Add(t, s.Fleet.Nodes, node("db"))
+	check("all")
+	managertest.Add(t, s.Fleet.Nodes, node("web"))
+	check("web")
+	paused := node("web")
+	paused.Annotations = map[string]string{v1alpha1.AnnotationPause: "true"}
+	stopped = true
+	managertest.Add(t, s.Fleet.Nodes, paused)
+	check("")
+	stopped = false
+	managertest.Add(t, s.Fleet.Nodes, node("web"))
+	check("web")
+	for _, stop := range []func(*v1alpha1.ColocationPolicy){
+		func(p *v1alpha1.ColocationPolicy) { p.Annotations = paused.Annotations },
+		func(p *v1alpha1.ColocationPolicy) { p.Spec.Mode = string(model.ModeDisabled) },
+	} {
+		off := web.DeepCopy()
+		stop(off)
+		stopped = true
+		managertest.Add(t, p, off)
+		check("web")
+		stopped = false
+		managertest.Add(t, p, web)
+		check("web")
+	}
+	if err := p.Delete(web); err != nil {
+		t.Fatal(err)
+	}
+	check("all")
+	if err := s.Fleet.Nodes.Delete(node("web")); err != nil {
+		t.Fatal(err)
+	}
+	if s.Count(); len(s.choices.nodes) != 0 {
+		t.Error("a node that is gone is remembered")
+	}
+}
+
+// TestInvalid checks that the status of a policy that cannot be used says why.
+func TestInvalid(t *testing.T) {
+	p := fleet.NewPolicies(slog.New(slog.DiscardHandler))
+	managertest.Add(t, p, managertest.Policy("high", 2, func(s *v1alpha1.ColocationPolicySpec) { s.Mode = "all" }))
+	row, _ := p.Get("high")
+	s := (&Writer{}).status(&row, &Tally{}, 0)
+	if ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady); ready.Reason != "Invalid" ||
+		!strings.Contains(ready.Message, `spec.mode: "all"`) || s.ObservedGeneration != 2 {
+		t.Errorf("%+v", s)
+	}
+}

@@ -1,0 +1,60 @@
+package redisbench
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+	"github.com/waterline-io/waterline/lab/agentrun"
+	"github.com/waterline-io/waterline/lab/load"
+)
+
+// TestHighest checks that only whole windows count.
+func TestHighest(t *testing.T) {
+	var all []load.Request
+	for i := range 60 {
+		latency := time.Millisecond
+		switch {
+		case i == 0:
+			latency = time.Second // of no whole window
+		case i >= 40:
+			latency = 5 * time.Millisecond
+		}
+		at := time.Duration(i) * 100 * time.Millisecond
+		all = append(all, load.Request{Due: at - latency, Ready: at})
+	}
+	if got := highest(all[1:]); got != 5*time.Millisecond {
+		t.Error(got)
+	}
+	if got := highest(all[1:10]); got != 0 {
+		t.Errorf("%v of less than a window", got)
+	}
+}
+
+// TestFigurePolicy checks that an agent reads the policy as it is meant.
+func TestFigurePolicy(t *testing.T) {
+	base, err := agentrun.Policy("", model.SuppressOnHarm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := figure{address: netip.MustParseAddrPort("192.0.2.1:4711"), max: 2500 * time.Microsecond}
+	parsed, err := kube.ParsePolicy([]byte(base + f.policy(serverPod().Pod)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := parsed.Policy
+	if len(p.Services) != 1 || p.Services[0].Max != 2500 || p.Services[0].Source.Port != 4711 ||
+		p.Services[0].Source.Metric != load.FigureMetric {
+		t.Errorf("%+v", p.Services)
+	}
+}
+
+// TestFigureNeedsAlone checks that what is measured alone comes first, and that its absence is an error.
+func TestFigureNeedsAlone(t *testing.T) {
+	b := &bench{found: Runs{Repeats: 3}}
+	if _, err := b.figure(0.3); err == nil {
+		t.Error("no error without a run alone")
+	}
+}
