@@ -165,7 +165,7 @@ func (s *State) raised(settings []model.Setting, n *model.Node, pod *model.Pod, 
 	var beyond int64
 	period := n.Kubelet.QuotaPeriod
 	set := func(dir string, limit int64, quota model.Value, times int64) {
-		operands := []model.Operand{{Name: "limit", Value: limit, Unit: model.UnitMilli}}
+		operands := []model.Operand{limitOf(limit)}
 		if times > 0 {
 			operands = append(operands, model.Operand{Name: "times", Value: times, Unit: model.UnitTimes})
 		}
