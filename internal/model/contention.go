@@ -14,7 +14,12 @@ type Batch struct {
 
 // Lacked is what an online pod lacked since its first sample, for rules that compare it over time.
 type Lacked struct {
-	UID  string
+	UID string
+	Lack
+}
+
+// Lack is what one pod lacked up to a time.
+type Lack struct {
 	At   time.Duration // of the last sample, on the clock of [Load]
 	Wait time.Duration // sum of the waits beyond what is tolerated
 }

@@ -199,7 +199,7 @@ func (r *round) pod(pod *model.Pod, p Pod) Pod {
 	raw := span.Excess(model.Tolerated{Permille: p.Permille, Turn: p.Turn})
 	p.Lacked += max(raw, 0)
 	if p.At > 0 && !system {
-		r.lacked = append(r.lacked, model.Lacked{UID: p.UID, At: p.At, Wait: p.Lacked})
+		r.lacked = append(r.lacked, model.Lacked{UID: p.UID, Lack: model.Lack{At: p.At, Wait: p.Lacked}})
 	}
 	ratio := int64(max(span.Waited, 0) * 1000 / max(span.Ran, time.Microsecond))
 	if r.batch.Quiet {
