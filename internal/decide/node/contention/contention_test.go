@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/decide/node/quota"
 	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -142,7 +143,7 @@ func (w *node) measure() {
 			u.Pressure = model.Pressure{At: at, CPU: model.Stall{Some: min(p.waits, 1000)}}
 		}
 		fixture.Measure(l, pod.UID, u)
-		if from := Inside(&w.n, pod); p.inside && from > 0 && p.uses >= from {
+		if from := quota.Throttles(&w.n, pod); p.inside && from > 0 && p.uses >= max(from, LeastUse) {
 			l.Inside = append(l.Inside, model.InsideUsage{UID: pod.UID, Name: "app", CPUUsage: model.CPUUsage{
 				At: at, Periods: 10, Throttled: 10,
 			}})
