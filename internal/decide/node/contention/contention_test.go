@@ -266,6 +266,25 @@ func TestTrueHarm(t *testing.T) {
 	}
 }
 
+// TestOnlyNumbersDiffer checks that harm changes nothing but numbers in what is known of a pod: where more differs, the
+// journal writes all pods of the node anew.
+func TestOnlyNumbersDiffer(t *testing.T) {
+	w := newNode(model.SuppressOnHarm)
+	w.run(60, quietly)
+	before := w.state.Pods
+	w.pods["web"].waits = 9000
+	w.run(2, quietly)
+	if len(before) != len(w.state.Pods) || w.result.Harm.Worst.UID != "web" {
+		t.Fatalf("%+v", w.result.Harm)
+	}
+	for i := range before {
+		was, is := &before[i], &w.state.Pods[i]
+		if was.Harm.UID != is.Harm.UID || was.Harm.By != is.Harm.By || was.Tasks != is.Tasks || was.UID != is.UID {
+			t.Errorf("%+v\nbecame\n%+v", was, is)
+		}
+	}
+}
+
 // TestPressureIsSeen checks a pod that waits nearly all the time, where only pressure shows that: pressure is read each
 // second while batch runs, and its age follows that.
 func TestPressureIsSeen(t *testing.T) {

@@ -37,7 +37,8 @@ type Pod struct {
 	Stopped         bool          `json:",omitempty"` // its own quota throttled it
 	Debt            time.Duration `json:",omitempty"` // see [model.WaitSpan.Owe]
 	Lacked          time.Duration `json:",omitempty"` // sum of the waits beyond the baseline
-	Harm            model.PodHarm `json:",omitzero"`  // when it was judged last
+	// When it was judged last. It has no UID: the journal writes all pods anew when more than numbers differ.
+	Harm model.PodHarm `json:",omitzero"`
 	// What it lacks although batch was pushed back, in milli-cores. It counts when the bin is full, so that it takes many
 	// samples, only of times in which the pod itself was harmed.
 	Own     Bin           `json:",omitzero"`
@@ -205,9 +206,7 @@ func (r *round) judge(pod *model.Pod, p *Pod, span model.WaitSpan, from time.Dur
 	if p.Debt, lacks = span.Owe(p.Debt, r.mostDebt(p), p.Tolerated); lacks == 0 {
 		return
 	}
-	p.Harm = model.PodHarm{
-		UID: p.UID, Milli: lacks, Waits: ratio, Allowed: p.Permille + p.Milli*1000/max(milli, 1),
-	}
+	p.Harm = model.PodHarm{Milli: lacks, Waits: ratio, Allowed: p.Permille + p.Milli*1000/max(milli, 1)}
 	if r.Batch.AtFloor && r.now-p.OwnAt >= time.Second {
 		p.Own.add(int64(beyond * 1000 / span.Length))
 		p.OwnAt = r.now
@@ -296,8 +295,10 @@ func (r *round) addUp() {
 		}
 	}
 	for i := range r.state.Pods {
-		if h := &r.state.Pods[i].Harm; h.Milli > 0 {
-			add(h, h.Milli)
+		if p := &r.state.Pods[i]; p.Harm.Milli > 0 {
+			h := p.Harm
+			h.UID = p.UID
+			add(&h, h.Milli)
 		}
 	}
 	for i := range r.figures {
