@@ -33,7 +33,7 @@ func TestSamples(t *testing.T) {
 		for i := range in.Pods {
 			p := &in.Pods[i]
 			p.UsedAt, p.Used = in.Clock, r.Int64N(4000)
-			p.Lacked = model.Lacked{At: in.Clock, Wait: p.Lacked.Wait + time.Duration(r.Int64N(int64(time.Second)))}
+			p.Lacked = model.Lack{At: in.Clock, Wait: p.Lacked.Wait + time.Duration(r.Int64N(int64(time.Second)))}
 		}
 		var state interference.State
 		if last.State.Interference != nil {

@@ -14,7 +14,12 @@ type Batch struct {
 
 // Lacked is what an online pod lacked since its first sample, for rules that compare it over time.
 type Lacked struct {
-	UID  string
+	UID string
+	Lack
+}
+
+// Lack is what one pod lacked up to a time.
+type Lack struct {
 	At   time.Duration // of the last sample, on the clock of [Load]
 	Wait time.Duration // sum of the waits beyond what is tolerated
 }
@@ -129,4 +134,21 @@ type Reaction struct {
 	Expected int64         // reduction in usage that the new limit requires
 	Seen     bool          // Observed was measured
 	Observed int64         // reduction in usage, by the first measurement that began after the change
+}
+
+// Reduce records a reduction of the limit, and the usage that it must free. One that follows before the effect of the
+// previous one was measured continues that one.
+func (r *Reaction) Reduce(at time.Duration, from, to, used int64) {
+	if r.At != 0 && !r.Seen {
+		from, used = r.From, r.Used
+	}
+	*r = Reaction{At: at, From: from, To: to, Used: used, Expected: max(used-to, 0)}
+}
+
+// Observe records what the reduction freed, by the first measurement of a second that lies completely after it.
+func (r *Reaction) Observe(at time.Duration, used int64) {
+	const complete = 1200 * time.Millisecond // a second, and a margin
+	if r.At != 0 && !r.Seen && at-r.At >= complete {
+		r.Seen, r.Observed = true, r.Used-used
+	}
 }

@@ -208,6 +208,17 @@ type NUMANode struct {
 	Memory int64 // in bytes
 }
 
+// Threads returns how many CPUs the core with most of them has, at least one.
+func (t *Topology) Threads() int {
+	most, of := 1, map[int]int{}
+	for i := range t.CPUs {
+		id := t.CPUs[i].Core
+		of[id]++
+		most = max(most, of[id])
+	}
+	return most
+}
+
 // Online returns the CPUs of the machine that are online.
 func (t *Topology) Online() CPUSet {
 	var s CPUSet

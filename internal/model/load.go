@@ -110,6 +110,29 @@ func (l *Load) Pod(uid string) *PodUsage {
 	return &l.Pods[i]
 }
 
+// Uses returns the CPU use of a pod in milli-cores; 0 if it is not measured.
+func (l *Load) Uses(uid string) int64 {
+	if u := l.Pod(uid); u != nil {
+		return u.CPU.Milli
+	}
+	return 0
+}
+
+// Throttled reports whether its own quota throttled a pod, or that of a container which was measured within a time. The
+// quota of the pod may be larger than each container's, because it is their sum.
+func (l *Load) Throttled(pod *PodUsage, within time.Duration) bool {
+	if pod.CPU.Throttled > 0 {
+		return true
+	}
+	from := sort.Search(len(l.Inside), func(i int) bool { return l.Inside[i].UID >= pod.UID })
+	for i := from; i < len(l.Inside) && l.Inside[i].UID == pod.UID; i++ {
+		if c := &l.Inside[i]; c.Throttled > 0 && l.Age(c.At) <= within {
+			return true
+		}
+	}
+	return false
+}
+
 // MarshalJSON encodes the usage as an array of numbers without trailing zeros. Every round of the journal contains
 // one array per pod.
 func (u Usage) MarshalJSON() ([]byte, error) {

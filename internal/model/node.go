@@ -99,6 +99,20 @@ func (n *Node) Wrote(file File) *Owned {
 	return &n.Owned[i]
 }
 
+// Runs reports whether a pod may use the node: it has a cgroup and has not ended.
+func (n *Node) Runs(pod *Pod) bool {
+	_, exists := n.Tree.Pods[pod.UID]
+	return exists && !pod.Ended
+}
+
+// PodName returns namespace and name of a pod, or its UID if it is not known. The pods are ordered by UID.
+func PodName(pods []*Pod, uid string) string {
+	if pod := FindPod(pods, uid); pod != nil {
+		return pod.Namespace + "/" + pod.Name
+	}
+	return uid
+}
+
 // FindPod returns the pod with a UID from pods ordered by UID; nil if there is none.
 func FindPod(pods []*Pod, uid string) *Pod {
 	i, found := slices.BinarySearchFunc(pods, uid, func(p *Pod, uid string) int { return strings.Compare(p.UID, uid) })

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -238,6 +239,14 @@ func (p *CPUPlan) Narrow() bool {
 		all = all.Or(p.Pinned[i].CPUs)
 	}
 	return all != p.Node
+}
+
+// Alone reports whether a container of a pod has CPUs on which no other pod runs; without a name, whether the pod
+// as a whole has them. It is false without a plan.
+func (p *CPUPlan) Alone(uid, container string) bool {
+	return p != nil && slices.ContainsFunc(p.Own, func(o OwnCPUs) bool {
+		return o.UID == uid && o.Mode == CPUExclusive && (o.Container == "" || o.Container == container)
+	})
 }
 
 // OwnCPUs is the CPU set of one container, or of one pod as a whole.

@@ -215,6 +215,26 @@ type Reason struct {
 	Fix      string // how to correct it
 }
 
+// Reasons makes the reasons of a round that have one operand. Pods of one workload have the same requests and limits,
+// so equal reasons are one, which nothing changes. The zero value is ready.
+type Reasons struct {
+	last [8]*Reason
+	next int
+}
+
+// Of returns the reason with a code and an operand.
+func (r *Reasons) Of(code Code, operand Operand) *Reason {
+	for _, why := range r.last {
+		if why != nil && why.Operands[0].Value == operand.Value && why.Code == code && why.Operands[0] == operand {
+			return why
+		}
+	}
+	why := &Reason{Code: code, Operands: []Operand{operand}}
+	r.last[r.next%len(r.last)] = why
+	r.next++
+	return why
+}
+
 // String returns the reason in one line, for transcripts and explanations.
 func (r Reason) String() string { return string(r.Code) + r.details() }
 

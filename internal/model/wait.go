@@ -29,6 +29,15 @@ const (
 	freePart = 10
 	// Waits of a shorter time count as if they were all of this time: a single wait is no lack of CPU.
 	leastSpan = 250 * time.Millisecond
+	noise     = 5 // milli-cores that are noise
+)
+
+// The debt from which a pod is harmed: what it waited beyond what is tolerated, less what it waited less, added up
+// (CUSUM, Page 1954). So a single wait is no harm, strong harm is found soon, and a little harm when it lasts.
+const (
+	busyDebt  = 25 * time.Millisecond // of a busy pod
+	littleUse = 100                   // milli-cores: a pod that uses less may owe more, up to four times as much
+	mostDebts = 2                     // a debt is at most so many times that, so that harm is forgotten soon
 )
 
 // WaitSpan is what the tasks of a pod did between two samples.
@@ -67,6 +76,38 @@ func (s WaitSpan) Excess(t Tolerated) time.Duration {
 // waited for too long.
 func (s WaitSpan) Lacks(excess time.Duration) int64 {
 	return int64(excess * 1000 / max(s.Length, leastSpan))
+}
+
+// Owe adds what a pod waited in the span beyond what is tolerated to its debt. most is the debt from which the pod is
+// harmed, see [MostDebt]. It returns the new debt and the CPU that the pod lacks, in milli-cores; 0: it does not owe
+// enough, or lacks no more than noise.
+func (s WaitSpan) Owe(debt, most time.Duration, t Tolerated) (owed time.Duration, lacks int64) {
+	excess := s.Excess(t)
+	owed = min(max(debt+excess, 0), mostDebts*most)
+	if lacks = s.Lacks(excess); lacks <= noise || owed <= most {
+		lacks = 0
+	}
+	return owed, lacks
+}
+
+// MostDebt returns the debt from which a pod is harmed that uses so much CPU, in milli-cores. A pod that uses little
+// waits for the busy thread of another online pod on its CPU now and then, with or without batch; what it lacks when it
+// is starved is far more.
+func MostDebt(milli int64) time.Duration {
+	return busyDebt + 3*busyDebt*time.Duration(max(littleUse-max(milli, 0), 0))/littleUse
+}
+
+// Pressed returns the sums after another measurement of a pod whose tasks are not seen: it ran for as long as it used
+// CPU, and waited for as long as it was under pressure.
+func (w PodWait) Pressed(u *PodUsage) PodWait {
+	if w.At == 0 {
+		return PodWait{UID: w.UID, At: u.Pressure.At}
+	}
+	since := u.Pressure.At - w.At
+	w.At = u.Pressure.At
+	w.Ran += since * time.Duration(min(max(u.CPU.Milli, 0), MaxCPUs*1000)) / 1000
+	w.Waited += since * time.Duration(min(max(u.Pressure.CPU.Some, 0), 1000)) / 1000
+	return w
 }
 
 // SampledPods counts the pods whose waits are sampled, by how many of their tasks are.

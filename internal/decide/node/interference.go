@@ -39,10 +39,7 @@ func interferenceNotices(n *model.Node, r *model.Interference) []model.Notice {
 		if pod == nil {
 			return
 		}
-		why.Key, why.Text = relation, other
-		if p := model.FindPod(n.Pods, other); p != nil {
-			why.Text = p.Namespace + "/" + p.Name
-		}
+		why.Key, why.Text = relation, model.PodName(n.Pods, other)
 		notices = append(notices, model.Notice{UID: pod.APIUID, Namespace: pod.Namespace, Name: pod.Name, Reason: why})
 	}
 	if f := &r.Named; f.Suspect != "" {

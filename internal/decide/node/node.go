@@ -69,7 +69,7 @@ func decide(n model.Node, policy model.Policy, state State, ask predictor) (mode
 			Slack: plan.Slack,
 		}, state.Quota)
 		plan.Settings = append(plan.Settings, cpuset.Settle(&n, plan.CPUs, &state.CPUs, plan.Suppress)...)
-		plan.Settings = append(plan.Settings, memory.Decide(&n, &policy)...)
+		plan.Settings = memory.Decide(plan.Settings, &n, &policy)
 		var held []model.Setting
 		held, plan.Reclaim, state.Memory = memory.Relieve(&n, &policy, plan.Slack, state.Memory)
 		plan.Settings = append(plan.Settings, held...)
@@ -271,7 +271,7 @@ func deferAll(settings []model.Setting, why model.Code) {
 // no rule sets stay: the last requests may be missing. While nothing is measured, the limits of batch stay: an agent
 // that was killed may have set them after it last saved its state.
 func release(n *model.Node, policy *model.Policy, left *model.Slack, settings []model.Setting) []model.Setting {
-	var given []model.Setting
+	planned := len(settings)
 	var pods map[string]*model.Pod
 	enforce := policy.Mode == model.ModeEnforce
 	unknown := (!n.PodsKnown || n.PodsKept) && policy.Mode != model.ModeDisabled
@@ -281,14 +281,14 @@ func release(n *model.Node, policy *model.Policy, left *model.Slack, settings []
 		pods = podsByDir(n)
 	}
 	for _, o := range n.Owned {
-		i, planned := slices.BinarySearchFunc(settings, o.File,
+		i, isPlanned := slices.BinarySearchFunc(settings[:planned], o.File,
 			func(s model.Setting, f model.File) int { return s.File.Compare(f) })
 		s := model.Setting{File: o.File, Value: o.Ours, Reason: model.Reason{Code: model.LastKnown}}
 		switch {
-		case enforce && planned && n.PodsKept:
+		case enforce && isPlanned && n.PodsKept:
 			continue
 		case unknown && o.Knob != model.Freeze, blind && keepsBatch(o, podOf(pods, o.Dir)):
-		case enforce && planned:
+		case enforce && isPlanned:
 			continue
 		default:
 			if pods == nil {
@@ -296,14 +296,13 @@ func release(n *model.Node, policy *model.Policy, left *model.Slack, settings []
 			}
 			s = giveBack(n, o, podOf(pods, o.Dir))
 		}
-		if planned {
+		if isPlanned {
 			settings[i] = s
 		} else {
-			given = append(given, s)
+			settings = append(settings, s)
 		}
 	}
-	if len(given) > 0 {
-		settings = append(settings, given...)
+	if len(settings) > planned {
 		slices.SortFunc(settings, func(a, b model.Setting) int { return a.File.Compare(b.File) })
 	}
 	return settings

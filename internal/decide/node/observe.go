@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/waterline-io/waterline/internal/decide/node/contention"
@@ -52,9 +53,11 @@ func (p *perPod) detail(pod *model.Pod) model.Detail {
 		CPUs:    cpuset.MayBePinned(pod, &p.n.Kubelet),
 		Inside:  quota.From(pod, p.policy),
 	}
-	if len(p.contends.Waits) > 0 && !p.contends.Batch.Quiet {
-		if from := contention.Inside(p.n, pod); from > 0 && (d.Inside == 0 || from < d.Inside) {
-			d.Inside = from
+	if len(p.contends.Waits) > 0 && !p.contends.Batch.Quiet && pod.Class.Online() && !pod.Ended {
+		// A pod that its own quota makes wait is not harmed by batch.
+		if from := quota.Throttles(p.n, pod); from > 0 {
+			from = max(from, contention.LeastUse)
+			d.Inside = min(cmp.Or(d.Inside, from), from)
 		}
 	}
 	return d

@@ -57,7 +57,7 @@ func (r *round) decide(memory int64) *model.Suppression {
 	quotas, core := r.means()
 	r.count(quotas, core)
 	r.divide(memory)
-	r.observe()
+	s.Reaction.Observe(r.n.Load.Classes[model.BestEffort].CPU.At, r.cpu.Use.Batch)
 	return &model.Suppression{
 		Milli: r.limit, CPUs: s.CPUs, Cores: !quotas && core > 1, Parts: s.Parts, Reason: r.why, Reaction: s.Reaction,
 		// A limit of less than one CPU, or one core, cannot be expressed as a number of CPUs.
@@ -75,12 +75,12 @@ func (r *round) follow() {
 		s.Least = target
 	}
 	switch {
-	case !s.Known, !r.batch.Running:
+	case !s.Known, !r.Batch.Running:
 		// No batch pod runs, so no online pod is affected.
 		s.Known, s.Milli, s.Least, s.Looked = true, target, none, r.now
 	case target < s.Milli-band, target < s.Milli && (target == r.minBatch() || target <= band):
 		if !r.onHarm {
-			r.react(s.Milli, target)
+			r.state.Reaction.Reduce(r.now, s.Milli, target, r.cpu.Use.Batch)
 		}
 		s.Calm = s.patience(r.now)
 		s.Milli, s.Shrunk, s.Least = target, r.now, none
@@ -124,27 +124,5 @@ func (r *round) explain(target int64) {
 	r.why = model.Reason{Code: code, Operands: []model.Operand{{Name: "left", Value: r.cpu.Allow, Unit: model.UnitMilli}}}
 	if least := r.minBatch(); least > 0 {
 		r.why.Operands = append(r.why.Operands, model.Operand{Name: "minBatch", Value: least, Unit: model.UnitMilli})
-	}
-}
-
-// seen is the time after a moment until a measurement covers a full second after it: one second and a margin.
-const seen = 1200 * time.Millisecond
-
-// react records a reduction of the limit and the usage that it must free. A reduction that follows before the effect
-// of the previous one was measured continues that one.
-func (r *round) react(from, to int64) {
-	next := model.Reaction{At: r.now, From: from, To: to, Used: r.cpu.Use.Batch}
-	if last := &r.state.Reaction; last.At != 0 && !last.Seen {
-		next.From, next.Used = last.From, last.Used
-	}
-	next.Expected = max(next.Used-next.To, 0)
-	r.state.Reaction = next
-}
-
-// observe records what the last reduction freed: by the first measurement of batch that lies completely after it.
-func (r *round) observe() {
-	last := &r.state.Reaction
-	if at := r.n.Load.Classes[model.BestEffort].CPU.At; last.At != 0 && !last.Seen && at-last.At >= seen {
-		last.Seen, last.Observed = true, last.Used-r.cpu.Use.Batch
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -110,9 +111,14 @@ func (b *Bin) add(sample int64) {
 	b.Differs += (differs - b.Differs) / b.Samples
 }
 
+// find returns the index of the baseline of a key, or where it would be.
+func (s *State) find(key string) (int, bool) {
+	return sort.Find(len(s.Baselines), func(i int) int { return strings.Compare(key, s.Baselines[i].Key) })
+}
+
 // baseline returns the baseline of a key; nil if there is none.
 func (s *State) baseline(key string) *Baseline {
-	i, found := slices.BinarySearchFunc(s.Baselines, key, compareKey)
+	i, found := s.find(key)
 	if !found {
 		return nil
 	}
@@ -124,7 +130,7 @@ func (r *round) learn(key string, milli, ratio int64) {
 	if !r.learned {
 		r.state.Baselines, r.learned = slices.Clone(r.state.Baselines), true
 	}
-	i, found := slices.BinarySearchFunc(r.state.Baselines, key, compareKey)
+	i, found := r.state.find(key)
 	if !found {
 		r.state.Baselines = slices.Insert(r.state.Baselines, i, Baseline{Key: key})
 	}
@@ -173,5 +179,3 @@ func spaceOf(key string) string {
 	space, _, _ := strings.Cut(key, ":")
 	return space
 }
-
-func compareKey(b Baseline, key string) int { return strings.Compare(b.Key, key) }

@@ -56,12 +56,12 @@ func (b *bearing) lowFor(now, long time.Duration) bool { return b.Low != 0 && no
 // bear sets the limit by harm. It is never below the limit by arithmetic, unless that proves to help, or a service's
 // own figure shows harm. Where harm is not known, the limit is at most that by arithmetic.
 func (r *round) bear() {
-	b, h, least := &r.state.Harm, r.harm, r.state.Arithmetic.Milli
+	b, h, least := &r.state.Harm, r.Harm, r.state.Arithmetic.Milli
 	if !b.Known {
 		*b = bearing{Known: true, Limit: least, From: least, Bears: r.cpu.Capacity, Soon: soon}
 	}
 	r.forgetPods()
-	harmed := h.Milli > 0 && r.batch.Running
+	harmed := h.Milli > 0 && r.Batch.Running
 	b.Lacks = max(h.Milli, b.Lacks-b.Lacks*int64(r.since/time.Millisecond)/3000)
 	b.Deep = b.Deep && b.Limit < least || harmed && h.Deep
 	r.tryDeeper(harmed)
@@ -71,7 +71,7 @@ func (r *round) bear() {
 		b.Grew = 0
 	case harmed && r.now-b.Cut >= settles:
 		r.cut(floor)
-	case !harmed && h.Known && (!r.batch.Quiet || b.Cut == 0 || 2*r.cpu.Use.Batch >= b.Limit):
+	case !harmed && h.Known && (!r.Batch.Quiet || b.Cut == 0 || 2*r.cpu.Use.Batch >= b.Limit):
 		b.Grew += r.since
 		b.Limit = max(b.Limit, b.grown())
 	}
@@ -128,7 +128,7 @@ func (r *round) tryDeeper(harmed bool) {
 
 // cut lowers the limit by what online pods lack, to the floor at the lowest.
 func (r *round) cut(floor int64) {
-	b, h := &r.state.Harm, r.harm
+	b, h := &r.state.Harm, r.Harm
 	used := min(b.Limit, max(r.cpu.Use.Batch, floor))
 	to := used - max(gain*(h.Milli-h.Held), r.cpu.Capacity*step/1000)
 	if h.Keeps > 0 {
@@ -158,7 +158,7 @@ func (r *round) cut(floor int64) {
 		b.From = b.Limit
 		return // it is at its lowest
 	}
-	r.react(b.Limit, to)
+	r.state.Reaction.Reduce(r.now, b.Limit, to, r.cpu.Use.Batch)
 	b.Limit, b.From, b.Cut = to, to, r.now
 }
 
@@ -203,14 +203,14 @@ func (r *round) explainHarm(harmed bool) {
 	bears := model.Operand{Name: "bears", Value: r.state.Harm.Bears, Unit: model.UnitMilli}
 	switch {
 	case harmed:
-		r.why = r.harm.Worst.Reason()
+		r.why = r.Harm.Worst.Reason()
 		if r.why.Key == "" {
-			r.why.Key, r.why.Text = "pod", r.nameOf(r.harm.Worst.UID)
+			r.why.Key, r.why.Text = "pod", model.PodName(r.n.Pods, r.Harm.Worst.UID)
 		}
 		r.why.Operands = append(r.why.Operands, left)
 	case r.n.Stopping:
-	case !r.harm.Known:
-		r.why.Code, r.why.Key, r.why.Text = model.HarmUnknown, "pod", r.nameOf(r.harm.Blind)
+	case !r.Harm.Known:
+		r.why.Code, r.why.Key, r.why.Text = model.HarmUnknown, "pod", model.PodName(r.n.Pods, r.Harm.Blind)
 	case r.free():
 		r.why = model.Reason{Code: model.BatchFree, Operands: []model.Operand{left}}
 	default:

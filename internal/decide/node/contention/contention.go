@@ -1,10 +1,11 @@
 // Package contention decides how much CPU batch may use now, and why. The rules cpuset and quota enforce it, on batch
-// pods only.
+// pods only. One number leads through it: the milli-cores that each pod lacks.
 //
-//	signal      what each online pod lacks, in milli-cores: by its tasks' waits, its pressure, or its service's figure
+//	signal      what each online pod lacks, by its tasks' waits or its pressure
+//	service     the same by the figure of its service
 //	system      the node's own services, which are judged as pods are, and because of whom they wait
 //	baseline    what it waits anyway: while batch is quiet, or although batch was pushed back
-//	limit       the whole machine while nobody lacks CPU; down in proportion to the lack, up along a cubic
+//	bearing     the limit: the whole machine while nobody lacks CPU; down in proportion to the lack, up along a cubic
 //	arithmetic  what online pods leave under the waterline: the limit where nothing is known, and the least otherwise
 //	parts       the limit as CPUs, whole cores and quotas of batch pods
 //
@@ -18,10 +19,12 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Batch is quiet while it uses less than both: online pods then wait for themselves.
 const (
+	// Batch is quiet while it uses less than both: online pods then wait for themselves.
 	quietPart  = 10  // thousandths of the capacity
 	quietMilli = 100 // milli-cores
+
+	longestRound = 2 * time.Second // the longest time between two rounds that counts as time without harm
 )
 
 // State is the state between rounds. Times are on the clock of [model.Load].
@@ -67,24 +70,24 @@ func (s State) Learned() State {
 
 // round is the working data of one round.
 type round struct {
+	Result
 	n      *model.Node
 	p      *model.Policy
 	now    time.Duration
 	since  time.Duration // the last round, as far as it counts
 	cpu    *model.Account
 	cpus   *model.CPUPlan // nil: no pod has CPUs of its own
-	batch  model.Batch
 	onHarm bool
+	state  State
+	last   []Pod // of the last round
 
-	harm    *model.Harm
-	lacked  []model.Lacked
-	figures []serviceHarm
-	figured []string // UIDs of pods whose figure is known
+	figures []figure // of services, that show harm
+	known   []string // UIDs of pods whose figure is known
 	fresh   string   // UID of a pod that uses CPU, and will be sampled in a moment
 	harmed  []string // UIDs of harmed pods
 	learned bool     // the baselines are a copy of this round
+	differs bool     // and so are the pods
 
-	state State
 	limit int64 // of batch
 	why   model.Reason
 }
@@ -100,88 +103,66 @@ func Decide(n *model.Node, p *model.Policy, left *model.Slack, cpus *model.CPUPl
 	r.since = min(r.now-s.Clock, longestRound)
 	r.state = s
 	r.state.Clock = r.now
-	r.batch = r.batchNow()
-	result := Result{Batch: r.batch}
+	r.Batch = r.batchNow()
 	if r.onHarm || p.Protect.Interference {
-		r.signal(s)
-		r.marks(&result)
+		r.signal()
+		r.ask()
 	} else {
 		r.state.Pods, r.state.Services, r.state.Quiet, r.state.Every, r.state.Seconds = nil, nil, 0, 0, false
 	}
-	if r.onHarm {
-		result.Harm = r.harm
-	} else {
-		r.state.Harm = bearing{}
+	if !r.onHarm {
+		r.Harm, r.state.Harm = nil, bearing{}
 	}
-	result.Limit = r.decide(left.Memory.Allow)
-	return result, r.state
+	r.Limit = r.decide(left.Memory.Allow)
+	return r.Result, r.state
 }
-
-// longestRound is the longest time between two rounds that counts as time without harm.
-const longestRound = 2 * time.Second
 
 // batchNow returns what batch does.
 func (r *round) batchNow() model.Batch {
 	quiet := min(r.cpu.Capacity*quietPart/1000, quietMilli)
 	b := model.Batch{
-		Running: slices.ContainsFunc(r.n.Pods, func(pod *model.Pod) bool { return isRunning(&r.n.Tree, pod) }),
-		AtFloor: r.state.Harm.lowFor(r.now, reached),
+		Running: slices.ContainsFunc(r.n.Pods, r.isBatch), AtFloor: r.state.Harm.lowFor(r.now, reached),
 	}
 	b.Quiet = !b.Running || r.cpu.Use.Measured && r.cpu.Use.Batch < quiet
 	return b
 }
 
-// isRunning reports whether the pod is a running batch pod.
-func isRunning(tree *model.Tree, pod *model.Pod) bool {
-	if pod.Class != model.ClassBE || pod.Ended {
-		return false
-	}
-	_, exists := tree.Pods[pod.UID]
-	return exists
-}
+// isBatch reports whether the pod is a running batch pod.
+func (r *round) isBatch(pod *model.Pod) bool { return pod.Class == model.ClassBE && r.n.Runs(pod) }
 
-// marks sets what the next rounds need observed.
-func (r *round) marks(result *Result) {
+// ask sets what the next rounds need observed, beside the figures of services.
+func (r *round) ask() {
 	s := &r.state
-	result.Lacked = r.lacked
-	switch searches := r.p.Protect.Interference && r.batch.Running; {
-	case r.onHarm && !r.batch.Quiet:
-		result.Every = often
-	case searches:
-		result.Every = interferes
+	switch {
+	case len(s.Pods) == 0:
+	case r.onHarm && !r.Batch.Quiet:
+		r.Every = often
+	case r.p.Protect.Interference && r.Batch.Running:
+		r.Every = interferes
 	case r.onHarm:
-		result.Every = seldom
+		r.Every = seldom
 	}
-	act := r.onHarm && r.p.Mode == model.ModeEnforce && !r.batch.Quiet
-	if len(s.Pods) == 0 {
-		result.Every = 0
+	if r.Every > 0 {
+		r.Waits = make([]model.WaitMark, 0, len(s.Pods))
 	}
-	if result.Every > 0 {
-		result.Waits = make([]model.WaitMark, 0, len(s.Pods))
-	}
-	for i := 0; i < len(s.Pods) && result.Every > 0; i++ {
+	acts := r.onHarm && r.p.Mode == model.ModeEnforce && !r.Batch.Quiet
+	tasks, unseen := false, false // online pods whose tasks are seen, or not
+	for i := range s.Pods {
 		p := &s.Pods[i]
+		if !model.IsSystem(p.UID) {
+			tasks, unseen = tasks || p.Tasks, unseen || !p.Tasks
+		}
+		if r.Every == 0 {
+			continue
+		}
 		mark := model.WaitMark{PodWait: p.PodWait, Tolerated: p.Tolerated}
-		if act && p.Tasks && p.At != 0 && !p.Stopped {
-			most := p.most(r.n.Load)
+		if acts && p.Tasks && p.At != 0 && !p.Stopped {
+			most := r.mostDebt(p)
 			mark.Most = max(most-p.Debt, most/5)
 		}
-		result.Waits = append(result.Waits, mark)
-		result.Seconds = result.Seconds ||
-			!p.Tasks && !model.IsSystem(p.UID) && result.Every <= interferes && !r.n.Tree.NoPressure
+		r.Waits = append(r.Waits, mark)
 	}
-	result.NoSignal = r.harm.Blind != "" && r.n.Tree.NoPressure &&
-		!slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.Tasks && !model.IsSystem(p.UID) })
-	s.Every, s.Seconds = result.Every, result.Seconds
-	if r.onHarm && r.batch.Running {
-		result.Services = r.targets()
-	}
-}
-
-// nameOf returns the name of a pod by its UID.
-func (r *round) nameOf(uid string) string {
-	if pod := model.FindPod(r.n.Pods, uid); pod != nil {
-		return pod.Namespace + "/" + pod.Name
-	}
-	return uid
+	r.Seconds = unseen && 0 < r.Every && r.Every <= interferes && !r.n.Tree.NoPressure
+	r.NoSignal = !tasks && r.n.Tree.NoPressure && r.Harm.Blind != ""
+	s.Every, s.Seconds = r.Every, r.Seconds
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/decide/node/quota"
 	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -142,7 +143,7 @@ func (w *node) measure() {
 			u.Pressure = model.Pressure{At: at, CPU: model.Stall{Some: min(p.waits, 1000)}}
 		}
 		fixture.Measure(l, pod.UID, u)
-		if from := Inside(&w.n, pod); p.inside && from > 0 && p.uses >= from {
+		if from := quota.Throttles(&w.n, pod); p.inside && from > 0 && p.uses >= max(from, LeastUse) {
 			l.Inside = append(l.Inside, model.InsideUsage{UID: pod.UID, Name: "app", CPUUsage: model.CPUUsage{
 				At: at, Periods: 10, Throttled: 10,
 			}})
@@ -261,6 +262,25 @@ func TestTrueHarm(t *testing.T) {
 			if seconds > limit {
 				t.Errorf("tasks %v, above %d: batch uses %d after %d s", tasks, above, w.used(), seconds)
 			}
+		}
+	}
+}
+
+// TestOnlyNumbersDiffer checks that harm changes nothing but numbers in what is known of a pod: where more differs, the
+// journal writes all pods of the node anew.
+func TestOnlyNumbersDiffer(t *testing.T) {
+	w := newNode(model.SuppressOnHarm)
+	w.run(60, quietly)
+	before := w.state.Pods
+	w.pods["web"].waits = 9000
+	w.run(2, quietly)
+	if len(before) != len(w.state.Pods) || w.result.Harm.Worst.UID != "web" {
+		t.Fatalf("%+v", w.result.Harm)
+	}
+	for i := range before {
+		was, is := &before[i], &w.state.Pods[i]
+		if was.Harm.UID != is.Harm.UID || was.Harm.By != is.Harm.By || was.Tasks != is.Tasks || was.UID != is.UID {
+			t.Errorf("%+v\nbecame\n%+v", was, is)
 		}
 	}
 }

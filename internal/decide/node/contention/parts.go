@@ -1,6 +1,7 @@
 package contention
 
 import (
+	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -36,13 +37,7 @@ func (r *round) means() (quotas bool, core int) {
 	if !onCPUs(r.n) {
 		return true, 1
 	}
-	core = 1
-	of := map[int]int{}
-	for i := range r.n.Topology.CPUs {
-		id := r.n.Topology.CPUs[i].Core
-		of[id]++
-		core = max(core, of[id])
-	}
+	core = r.n.Topology.Threads()
 	return r.cpu.Capacity < fewCPUs && core == 1, core
 }
 
@@ -74,7 +69,7 @@ func (r *round) divide(memory int64) {
 	needs := make([]need, 0, len(r.state.Parts))
 	var bytes int64
 	for _, pod := range r.n.Pods {
-		if isRunning(&r.n.Tree, pod) {
+		if r.isBatch(pod) {
 			d := r.need(pod)
 			needs = append(needs, d)
 			bytes += d.bytes
@@ -103,7 +98,6 @@ type need struct {
 	had    int64 // its part in the previous round
 	wants  bool  // it uses up that part
 	part   int64
-	full   bool  // its part is the most that it could use
 	bytes  int64 // its memory request
 }
 
@@ -153,44 +147,18 @@ func (r *round) settled(needs []need) bool {
 // share distributes an amount by weight. No pod gets more than it can use while others can use it. What no pod can
 // use is distributed by weight too, for pods that want it in the next second.
 func share(milli int64, needs []need) {
-	left := milli
-	for again := true; again; {
-		again = false
-		weights, given := open(needs), left
-		for i := range needs {
-			d := &needs[i]
-			if d.full {
-				continue
-			}
-			d.part = given * d.weight / weights
-			if d.most > 0 && d.part >= d.most {
-				d.part, d.full, again = d.most, true, true
-				left -= d.most
-			}
+	claims := make([]model.Claim, len(needs))
+	rest, weights := float64(milli), int64(0) // rest is what no pod can use
+	for i, d := range needs {
+		claims[i] = model.Claim{Weight: float64(d.weight), Limit: float64(d.most)}
+		if d.most == 0 {
+			claims[i].Limit = math.Inf(1)
 		}
-		if open(needs) == 0 {
-			all := int64(0)
-			for i := range needs {
-				all += needs[i].weight
-			}
-			for i := range needs {
-				needs[i].part += left * needs[i].weight / all
-			}
-			break
-		}
+		rest = max(rest-claims[i].Limit, 0)
+		weights += d.weight
 	}
-	for i := range needs {
-		needs[i].part = max(needs[i].part, leastPart)
+	for i, part := range model.Divide(float64(milli), claims) {
+		d := &needs[i]
+		d.part = max(int64(part)+int64(rest)*d.weight/weights, leastPart)
 	}
-}
-
-// open returns the total weight of the pods that can use more.
-func open(needs []need) int64 {
-	var weights int64
-	for i := range needs {
-		if !needs[i].full {
-			weights += needs[i].weight
-		}
-	}
-	return weights
 }

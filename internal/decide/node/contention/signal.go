@@ -2,20 +2,18 @@ package contention
 
 import (
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
+// LeastUse is the CPU use, in milli-cores, below which an online pod needs no signal.
+const LeastUse = 20
+
 const (
-	tolerated = 100                   // wait that is no harm beyond the baseline, in thousandths of running
-	noise     = 5                     // milli-cores that are noise
-	debt      = 25 * time.Millisecond // wait beyond what is tolerated, added up, from which a busy pod is harmed
-	little    = 100                   // milli-cores: a pod that uses less may owe more, up to four times as much
-	mostDebts = 2                     // debts at most, so that harm is forgotten soon
-	uses      = 20                    // milli-cores: an online pod that uses less needs no signal
+	tolerated = 100 // wait that is no harm beyond the baseline, in thousandths of running
 
 	often      = 100 * time.Millisecond // between two samples of waits while batch runs
 	seldom     = 10 * time.Second       // while it does not, for the baselines
@@ -37,9 +35,10 @@ type Pod struct {
 	Due             time.Duration // when a newer sample must be there, or its waits are not known
 	Tasks           bool          `json:",omitempty"` // its tasks are seen; if not, its pressure counts
 	Stopped         bool          `json:",omitempty"` // its own quota throttled it
-	Debt            time.Duration `json:",omitempty"` // wait beyond what is tolerated, less what it waited less, added up
+	Debt            time.Duration `json:",omitempty"` // see [model.WaitSpan.Owe]
 	Lacked          time.Duration `json:",omitempty"` // sum of the waits beyond the baseline
-	Harm            model.PodHarm `json:",omitzero"`  // when it was judged last
+	// When it was judged last. It has no UID: the journal writes all pods anew when more than numbers differ.
+	Harm model.PodHarm `json:",omitzero"`
 	// What it lacks although batch was pushed back, in milli-cores. It counts when the bin is full, so that it takes many
 	// samples, only of times in which the pod itself was harmed.
 	Own     Bin           `json:",omitzero"`
@@ -47,46 +46,38 @@ type Pod struct {
 	Starved Starved       `json:",omitzero"`  // of the node's services
 }
 
-// findPod returns the index of a pod by its UID.
-func findPod(pods []Pod, uid string) (int, bool) {
-	return slices.BinarySearchFunc(pods, uid, func(p Pod, uid string) int { return strings.Compare(p.UID, uid) })
-}
-
 // knownPod returns what is known of a pod.
 func knownPod(pods []Pod, uid string) Pod {
-	if i, found := findPod(pods, uid); found {
+	i, found := sort.Find(len(pods), func(i int) int { return strings.Compare(uid, pods[i].UID) })
+	if found {
 		return pods[i]
 	}
 	return Pod{PodWait: model.PodWait{UID: uid}}
 }
 
 // signal judges what online pods lack.
-func (r *round) signal(last State) {
+func (r *round) signal() {
 	s := &r.state
-	r.harm = &model.Harm{Known: true}
+	r.Harm = &model.Harm{Known: true}
 	switch {
-	case !r.batch.Quiet:
+	case !r.Batch.Quiet:
 		s.Quiet = 0
 	case s.Quiet == 0:
 		s.Quiet = r.now
 	}
-	s.Pods, s.Services = slices.Grow([]Pod(nil), len(last.Pods)), nil
-	r.lacked = slices.Grow(r.lacked, len(last.Pods))
+	last := s.Services
+	r.last, s.Pods, s.Services = s.Pods, nil, nil
 	if r.onHarm {
-		r.services(last.Services)
-		r.system(last.Pods)
+		r.services(last)
+		r.system()
 	}
 	for _, pod := range r.n.Pods {
-		if !r.watched(pod) {
-			continue
+		if r.watched(pod) {
+			r.keep(r.pod(pod, knownPod(r.last, pod.UID)))
 		}
-		s.Pods = append(s.Pods, r.pod(pod, knownPod(last.Pods, pod.UID)))
 	}
-	if len(s.Pods) == 0 {
-		s.Pods = nil
-	}
-	r.addFigures()
-	switch h := r.harm; {
+	r.addUp()
+	switch h := r.Harm; {
 	case h.Signal != "" || h.Blind != "":
 	case r.fresh != "":
 		r.blind(r.fresh) // nothing is sampled yet
@@ -96,49 +87,53 @@ func (r *round) signal(last State) {
 	s.Baselines = forget(s.Baselines, r.now)
 }
 
-// watched reports whether a pod can lack CPU because of batch. A pod on exclusive CPUs waits for itself: batch never
-// runs there.
-func (r *round) watched(pod *model.Pod) bool { return r.online(pod) && !r.alone(pod) }
-
-// online reports whether a pod is a running online pod of others than Waterline.
-func (r *round) online(pod *model.Pod) bool {
-	_, exists := r.n.Tree.Pods[pod.UID]
-	return exists && pod.Class.Online() && !pod.Ended && !pod.Self
+// keep adds a pod to the state. As long as nothing differs, it shares the pods of the last state: while batch is quiet,
+// most rounds have no new sample.
+func (r *round) keep(p Pod) {
+	s, n := &r.state, len(r.state.Pods)
+	if !r.differs && n < len(r.last) && r.last[n] == p {
+		s.Pods = r.last[:n+1]
+		return
+	}
+	if !r.differs {
+		s.Pods, r.differs = append(make([]Pod, 0, max(len(r.last), n+1)), s.Pods...), true
+	}
+	s.Pods = append(s.Pods, p)
 }
 
-// alone reports whether all containers of a pod have exclusive CPUs, from Waterline or from the kubelet.
-func (r *round) alone(pod *model.Pod) bool {
-	own := func(name string) bool {
-		return r.cpus != nil && slices.ContainsFunc(r.cpus.Own, func(o model.OwnCPUs) bool {
-			return o.UID == pod.UID && o.Mode == model.CPUExclusive && (o.Container == "" || o.Container == name)
-		})
-	}
-	if own("") {
-		return true
+// online reports whether a pod is a running online pod of others than Waterline.
+func (r *round) online(pod *model.Pod) bool { return pod.Class.Online() && !pod.Self && r.n.Runs(pod) }
+
+// watched reports whether a pod can lack CPU because of batch. A pod whose containers all have exclusive CPUs, from
+// Waterline or from the kubelet, waits for itself: batch never runs there.
+func (r *round) watched(pod *model.Pod) bool {
+	if !r.online(pod) {
+		return false
 	}
 	static := r.n.Kubelet.StaticCPUs && pod.QoS == model.Guaranteed
-	found := false
+	alone := r.cpus.Alone(pod.UID, "")
 	for i := range pod.Containers {
 		c := &pod.Containers[i]
 		if c.Init {
 			continue
 		}
 		whole := static && c.RequestMilli > 0 && c.RequestMilli%1000 == 0
-		if !whole && !own(c.Name) {
-			return false
+		if !whole && !r.cpus.Alone(pod.UID, c.Name) {
+			return true
 		}
-		found = true
+		alone = true
 	}
-	return found
+	return !alone
 }
 
-// pod judges one pod, given what was known of it.
+// pod judges one pod by its newest sample, given what was known of it.
 func (r *round) pod(pod *model.Pod, p Pod) Pod {
 	u, system := r.n.Load.Pod(pod.UID), model.IsSystem(pod.UID)
 	switch {
 	case system:
 		u = &model.PodUsage{UID: pod.UID} // what its tasks use is known, but not what others of it do
 	case u == nil:
+		p.Harm = model.PodHarm{}
 		return p
 	}
 	sum, every, signal := r.sum(u, &p)
@@ -150,93 +145,81 @@ func (r *round) pod(pod *model.Pod, p Pod) Pod {
 	if p.Due == 0 || p.Due > due {
 		p.Due = due
 	}
-	if now := sum.At <= p.At; now && r.now > p.Due {
-		switch {
-		case u.CPU.Milli < uses:
-		case slices.Contains(r.figured, pod.UID):
-			r.see(model.HarmByService)
-		default:
-			r.blind(pod.UID)
+	switch isNew := sum.At > p.At; {
+	case !isNew && r.now > p.Due:
+		if u.CPU.Milli >= LeastUse {
+			r.lost(pod.UID)
 		}
-		return Pod{
-			PodWait: p.PodWait, Due: p.Due, Tasks: p.Tasks, Lacked: p.Lacked, Own: p.Own, OwnAt: p.OwnAt, Starved: p.Starved,
-		}
-	} else if now && p.At == 0 {
-		if r.fresh == "" && u.CPU.Milli >= uses {
+		p.Tolerated, p.Stopped, p.Debt, p.Harm = model.Tolerated{}, false, 0, model.PodHarm{}
+		return p
+	case !isNew && p.At == 0:
+		if r.fresh == "" && u.CPU.Milli >= LeastUse {
 			r.fresh = pod.UID
 		}
 		return p
 	}
 	r.see(signal)
-	span, comparable := sum.Since(&p.PodWait)
-	switch {
+	switch span, comparable := sum.Since(&p.PodWait); {
 	case p.At == 0 || span.Length > longest || !comparable && sum.At > p.At:
 		p.take(&sum, every) // there is nothing to compare with
 		p.Debt = 0
-		return p
-	case span.Length < shortest:
-		switch {
-		case system && r.now-p.At <= services+moment:
-			r.harm.Held += p.Harm.Milli // batch was pushed back for this sample
-		case r.now-p.At > moment:
-			p.Harm = model.PodHarm{}
+	case span.Length >= shortest:
+		before := p.At
+		p.take(&sum, every)
+		if p.Stopped = r.n.Load.Throttled(u, pressures+grace); !p.Stopped { // or its own quota makes it wait
+			r.judge(pod, &p, span, before)
 		}
-		r.add(&p)
-		return p
-	}
-	before := p.At
-	p.take(&sum, every)
-	if p.Stopped = r.stopped(u); p.Stopped {
-		return p // its own quota makes it wait
-	}
-	milli := int64(span.Ran * 1000 / span.Length)
-	key := keyOf(pod)
-	p.Permille = tolerated + r.state.baseline(key).at(milli)
-	if system {
-		p.Turn = turn
-		r.starves(&p, span)
-	}
-	raw := span.Excess(model.Tolerated{Permille: p.Permille, Turn: p.Turn})
-	p.Lacked += max(raw, 0)
-	if p.At > 0 && !system {
-		r.lacked = append(r.lacked, model.Lacked{UID: p.UID, At: p.At, Wait: p.Lacked})
-	}
-	ratio := int64(max(span.Waited, 0) * 1000 / max(span.Ran, time.Microsecond))
-	if r.batch.Quiet {
-		if p.Debt = 0; milli > 0 && r.state.Quiet != 0 && before >= r.state.Quiet {
-			r.learn(key, milli, min(ratio, 1<<16-1))
-		}
-		return p
-	}
-	p.Milli = p.own(r.now, span.Length, int64(raw*1000/span.Length), r.cpu.Capacity)
-	if lacks := owe(&p.Debt, span, p.Tolerated, p.most(r.n.Load)); lacks > 0 {
-		p.Harm = model.PodHarm{
-			UID: p.UID, Milli: lacks, Waits: ratio, Allowed: p.Permille + p.Milli*1000/max(milli, 1),
-		}
-		r.add(&p)
-		if r.batch.AtFloor && r.now-p.OwnAt >= time.Second {
-			p.Own.add(int64(raw * 1000 / span.Length))
-			p.OwnAt = r.now
-		}
+	case system && r.now-p.At <= services+moment:
+		r.Harm.Held += p.Harm.Milli // batch was pushed back for this sample
+	case r.now-p.At > moment:
+		p.Harm = model.PodHarm{}
 	}
 	return p
 }
 
-// owe adds what a pod waited beyond what is tolerated to its debt. It returns what the pod lacks, in milli-cores; 0: it
-// does not owe enough to be harmed, or lacks no more than noise.
-func owe(sum *time.Duration, span model.WaitSpan, tolerated model.Tolerated, most time.Duration) int64 {
-	excess := span.Excess(tolerated)
-	*sum = min(max(*sum+excess, 0), mostDebts*most)
-	if lacks := span.Lacks(excess); lacks > noise && *sum > most {
-		return lacks
+// judge makes of what a pod did, from a time on, what it lacks.
+func (r *round) judge(pod *model.Pod, p *Pod, span model.WaitSpan, from time.Duration) {
+	milli := int64(span.Ran * 1000 / span.Length)
+	key := keyOf(pod)
+	p.Permille = tolerated + r.state.baseline(key).at(milli)
+	if model.IsSystem(p.UID) {
+		p.Turn = turn
+		r.starves(p, span)
 	}
-	return 0
+	beyond := span.Excess(model.Tolerated{Permille: p.Permille, Turn: p.Turn})
+	p.Lacked += max(beyond, 0)
+	if p.At > 0 && !model.IsSystem(p.UID) {
+		if r.Lacked == nil {
+			r.Lacked = make([]model.Lacked, 0, len(r.last))
+		}
+		r.Lacked = append(r.Lacked, model.Lacked{UID: p.UID, Lack: model.Lack{At: p.At, Wait: p.Lacked}})
+	}
+	ratio := int64(max(span.Waited, 0) * 1000 / max(span.Ran, time.Microsecond))
+	if r.Batch.Quiet {
+		if p.Debt = 0; milli > 0 && r.state.Quiet != 0 && from >= r.state.Quiet {
+			r.learn(key, milli, min(ratio, 1<<16-1))
+		}
+		return
+	}
+	p.Milli = p.own(r.now, span.Length, int64(beyond*1000/span.Length), r.cpu.Capacity)
+	lacks := int64(0)
+	if p.Debt, lacks = span.Owe(p.Debt, r.mostDebt(p), p.Tolerated); lacks == 0 {
+		return
+	}
+	p.Harm = model.PodHarm{Milli: lacks, Waits: ratio, Allowed: p.Permille + p.Milli*1000/max(milli, 1)}
+	if r.Batch.AtFloor && r.now-p.OwnAt >= time.Second {
+		p.Own.add(int64(beyond * 1000 / span.Length))
+		p.OwnAt = r.now
+	}
 }
 
 // take records the sample up to which the pod is judged.
 func (p *Pod) take(sum *model.PodWait, every time.Duration) {
 	p.PodWait, p.Due, p.Harm = *sum, sum.At+every+grace, model.PodHarm{}
 }
+
+// mostDebt returns the debt from which a pod is harmed.
+func (r *round) mostDebt(p *Pod) time.Duration { return model.MostDebt(r.n.Load.Uses(p.UID)) }
 
 // own returns what a pod lacks through its own fault, in milli-cores, and forgets it: all of it after some time, and
 // quickly while the pod lacks far less.
@@ -252,34 +235,6 @@ func (p *Pod) own(now, length time.Duration, lacks, most int64) int64 {
 		p.Own.Differs = min(p.Own.Differs, p.Own.Mean)
 	}
 	return min(p.Own.high(), most)
-}
-
-// most returns the debt from which a pod is harmed. One that uses little waits for the busy thread of another online
-// pod on its CPU now and then, with or without batch; what it lacks when it is starved is far more.
-func (p *Pod) most(l *model.Load) time.Duration {
-	milli := int64(0)
-	if u := l.Pod(p.UID); u != nil {
-		milli = u.CPU.Milli
-	}
-	return debt + 3*debt*time.Duration(max(little-max(milli, 0), 0))/little
-}
-
-// stopped reports whether the pod's own quota throttled it, or a container's: the pod's may be larger, because it is
-// the sum of all containers'.
-func (r *round) stopped(u *model.PodUsage) bool {
-	if u.CPU.Throttled > 0 {
-		return true
-	}
-	inside := r.n.Load.Inside
-	i, _ := slices.BinarySearchFunc(inside, u.UID, func(c model.InsideUsage, uid string) int {
-		return strings.Compare(c.UID, uid)
-	})
-	for ; i < len(inside) && inside[i].UID == u.UID; i++ {
-		if inside[i].Throttled > 0 && r.n.Load.Age(inside[i].At) <= pressures+grace {
-			return true
-		}
-	}
-	return false
 }
 
 // sum returns the sums of a pod up to now, and the time between two samples that the last plan asked for: of its tasks,
@@ -299,62 +254,63 @@ func (r *round) sum(u *model.PodUsage, p *Pod) (model.PodWait, time.Duration, mo
 	if r.state.Seconds {
 		every = time.Second
 	}
-	sum := p.PodWait
 	if !p.Tasks && u.Pressure.At > p.At && u.Pressure.At <= r.now {
-		since := u.Pressure.At - p.At
-		sum.At = u.Pressure.At
-		sum.Ran += since * time.Duration(min(max(u.CPU.Milli, 0), model.MaxCPUs*1000)) / 1000
-		sum.Waited += since * time.Duration(min(max(u.Pressure.CPU.Some, 0), 1000)) / 1000
-		if p.At == 0 {
-			sum.Ran, sum.Waited = 0, 0
-		}
+		return p.Pressed(u), every, model.HarmByPressure
 	}
-	return sum, every, model.HarmByPressure
+	return p.PodWait, every, model.HarmByPressure
 }
 
 // see records by which signal a pod is judged. The slowest of all pods counts.
 func (r *round) see(signal model.HarmSignal) {
 	order := []model.HarmSignal{"", model.HarmByDelay, model.HarmByPressure, model.HarmByService}
-	if slices.Index(order, signal) > slices.Index(order, r.harm.Signal) {
-		r.harm.Signal = signal
+	if slices.Index(order, signal) > slices.Index(order, r.Harm.Signal) {
+		r.Harm.Signal = signal
 	}
+}
+
+// lost records that a pod which uses CPU has no recent signal: only the figure of its service is left, if it has one.
+func (r *round) lost(uid string) {
+	if slices.Contains(r.known, uid) {
+		r.see(model.HarmByService)
+		return
+	}
+	r.blind(uid)
 }
 
 // blind records that nothing is known of a pod.
 func (r *round) blind(uid string) {
-	r.harm.Known = false
-	if r.harm.Blind == "" {
-		r.harm.Blind = uid
+	r.Harm.Known = false
+	if r.Harm.Blind == "" {
+		r.Harm.Blind = uid
 	}
 }
 
-// add records what a pod lacks.
-func (r *round) add(p *Pod) {
-	h := &p.Harm
-	if h.Milli == 0 {
-		return
-	}
-	r.harmed = append(r.harmed, p.UID)
-	r.harm.Milli += h.Milli
-	if h.Milli > r.harm.Worst.Milli {
-		r.harm.Worst = *h
-	}
-}
-
-// Inside returns the CPU use of a pod from which on its containers must be measured to see whether its own quota
-// throttles it, in milli-cores; 0: never. A container that was throttled within a second used a tenth of its limit.
-func Inside(n *model.Node, pod *model.Pod) int64 {
-	if !pod.Class.Online() || pod.Ended {
-		return 0
-	}
-	var least int64
-	for _, name := range n.Tree.Pods[pod.UID].Containers {
-		if c := cgroup.ContainerOf(pod, name); c != nil && c.LimitMilli > 0 && (least == 0 || c.LimitMilli < least) {
-			least = c.LimitMilli
+// addUp adds up what all pods lack. Of what a pod lacks by waiting and by its service's figure, the greater counts.
+func (r *round) addUp() {
+	add := func(h *model.PodHarm, more int64) {
+		r.Harm.Milli += more
+		r.harmed = append(r.harmed, h.UID)
+		if h.Milli > r.Harm.Worst.Milli {
+			r.Harm.Worst = *h
 		}
 	}
-	if least == 0 {
-		return 0
+	for i := range r.state.Pods {
+		if p := &r.state.Pods[i]; p.Harm.Milli > 0 {
+			h := p.Harm
+			h.UID = p.UID
+			add(&h, h.Milli)
+		}
 	}
-	return max(least/10, uses)
+	for i := range r.figures {
+		f := &r.figures[i]
+		more := max(f.Milli-knownPod(r.state.Pods, f.UID).Harm.Milli, 0)
+		add(&f.PodHarm, more)
+		r.Harm.Deep = true
+		switch keeps := r.Harm.Keeps; {
+		case f.held:
+			r.Harm.Held += more
+		case keeps == 0 || f.keeps < keeps:
+			r.Harm.Keeps = f.keeps
+		}
+	}
 }

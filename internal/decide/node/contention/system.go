@@ -27,23 +27,24 @@ const (
 )
 
 // system judges the node's own services as it judges pods, and then tells because of whom they wait.
-func (r *round) system(last []Pod) {
+func (r *round) system() {
 	for _, uid := range model.SystemGroups() {
-		p := r.pod(&model.Pod{UID: uid}, knownPod(last, uid))
+		p := r.pod(&model.Pod{UID: uid}, knownPod(r.last, uid))
 		if p.Starved.At == r.now {
 			p.Starved.By = r.culprit(&p)
 		}
 		if p.Starved.At != 0 && r.now-p.Starved.At <= starvedFor {
-			r.harm.Starved = append(r.harm.Starved, r.starvedReason(&p))
+			r.Harm.Starved = append(r.Harm.Starved, r.starvedReason(&p))
 		}
-		r.state.Pods = append(r.state.Pods, p)
+		r.keep(p)
 	}
 }
 
 // starves records what a service waited, whoever made it wait.
 func (r *round) starves(p *Pod, span model.WaitSpan) {
-	s := &p.Starved
-	if lacks := owe(&s.Debt, span, model.Tolerated{Permille: tolerated, Turn: turn}, p.most(r.n.Load)); lacks > 0 {
+	s, lacks := &p.Starved, int64(0)
+	s.Debt, lacks = span.Owe(s.Debt, r.mostDebt(p), model.Tolerated{Permille: tolerated, Turn: turn})
+	if lacks > 0 {
 		s.At, s.Milli = r.now, lacks
 	}
 }
@@ -52,7 +53,7 @@ func (r *round) starves(p *Pod, span model.WaitSpan) {
 // seen to wait on when batch made room.
 func (r *round) culprit(p *Pod) string {
 	b := &r.state.Harm
-	room := r.p.Mode == model.ModeEnforce && r.batch.AtFloor && b.Tried != 0 && !b.Deeper
+	room := r.p.Mode == model.ModeEnforce && r.Batch.AtFloor && b.Tried != 0 && !b.Deeper
 	switch {
 	case r.p.Mode == model.ModeEnforce && b.Deeper && b.Tried != 0:
 		return p.Starved.By // it is being tried
@@ -68,8 +69,8 @@ func (r *round) culprit(p *Pod) string {
 		if pod.Class == model.ClassBE || pod.Ended {
 			continue
 		}
-		if u := r.n.Load.Pod(pod.UID); u != nil && u.CPU.Milli > most {
-			by, most = pod.UID, u.CPU.Milli
+		if milli := r.n.Load.Uses(pod.UID); milli > most {
+			by, most = pod.UID, milli
 		}
 	}
 	return by
@@ -90,8 +91,8 @@ func (r *round) starvedReason(p *Pod) model.Reason {
 	case byOthers:
 		why.Fix = "because of processes outside of pods, and nothing of Waterline's helps; look at what runs there"
 	default:
-		why.Fix = "because of online pods, of which " + r.nameOf(by) + " uses most CPU, and nothing of Waterline's helps; " +
-			"limit that pod, or give the service more CPU weight"
+		why.Fix = "because of online pods, of which " + model.PodName(r.n.Pods, by) + " uses most CPU, and nothing of " +
+			"Waterline's helps; limit that pod, or give the service more CPU weight"
 	}
 	return why
 }

@@ -49,7 +49,7 @@ func (r *round) lasting(
 	before []Since, most time.Duration, look func(*model.Pod, *model.PodUsage) (known, suffers bool),
 ) (all []Since) {
 	for _, pod := range r.n.Pods {
-		if pod.Class != model.ClassBE || pod.Leaving || !r.here(pod) {
+		if pod.Class != model.ClassBE || pod.Leaving || !r.n.Runs(pod) {
 			continue
 		}
 		since := Since{UID: pod.UID}
@@ -108,7 +108,7 @@ type candidate struct {
 // owner nor its priority class forbids it.
 func (r *round) may(pod *model.Pod) bool {
 	return pod.Class == model.ClassBE && !pod.Leaving && !pod.Critical && !pod.Self && pod.UID == pod.APIUID &&
-		pod.Annotations.Evict != model.EvictNever && r.here(pod)
+		pod.Annotations.Evict != model.EvictNever && r.n.Runs(pod)
 }
 
 // forMemory chooses the pod that frees the most needed memory per lost work. Memory that leaving pods will free is

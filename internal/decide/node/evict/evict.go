@@ -195,7 +195,7 @@ func (r *round) follow() {
 	}
 	var leaving []Since
 	for _, pod := range r.n.Pods {
-		if pod.Class != model.ClassBE || !pod.Leaving || !r.here(pod) {
+		if pod.Class != model.ClassBE || !pod.Leaving || !r.n.Runs(pod) {
 			continue
 		}
 		since := Since{pod.UID, r.now}
@@ -222,7 +222,7 @@ func (r *round) answer() {
 	req := s.Request
 	pod := model.FindPod(r.n.Pods, req.UID)
 	switch {
-	case pod == nil || pod.Leaving || !r.here(pod):
+	case pod == nil || pod.Leaving || !r.n.Runs(pod):
 		s.Request, s.Awaited = Request{}, req.UID
 		s.Left = append(s.Left, r.now)
 		s.Last = model.Relief{}
@@ -305,12 +305,6 @@ func (r *round) result() *model.Evictions {
 		return nil
 	}
 	return e
-}
-
-// here reports whether a pod may still run on this node.
-func (r *round) here(pod *model.Pod) bool {
-	_, exists := r.n.Tree.Pods[pod.UID]
-	return exists && !pod.Ended
 }
 
 func find(list []Since, uid string) (int, bool) {

@@ -30,9 +30,9 @@ func (s *State) find(pods []Pod) (model.Finding, float64) {
 		return model.Finding{}, 0
 	}
 	t, row := &s.Tracks[victim], &s.Rows[victim]
-	f := model.Finding{Victim: t.UID, Code: model.SuspectUnknown, Seconds: t.Wait * int64(span.Seconds())}
-	f.Wait = s.mean(&row.Wait, recent)
-	f.Rise = f.Wait - s.lowest(&row.Wait, t.Wait)
+	f := model.Finding{Victim: t.UID, Code: model.SuspectUnknown, Seconds: int64(t.Wait) * int64(span.Seconds())}
+	f.Wait = row.Wait.mean(s.Span, recent)
+	f.Rise = f.Wait - row.Wait.lowest(s.Span, int64(t.Wait))
 	if f.Rise < rose {
 		return model.Finding{}, 0
 	}
@@ -44,9 +44,9 @@ func (s *State) find(pods []Pod) (model.Finding, float64) {
 		if i == victim || n < least {
 			continue
 		}
-		s.newest(&row.Wait, wait[:n])
-		s.newest(&row.Used, own[:n])
-		s.newest(&s.Rows[i].Used, use[:n])
+		row.Wait.newest(s.Span, wait[:n])
+		row.Used.newest(s.Span, own[:n])
+		s.Rows[i].Used.newest(s.Span, use[:n])
 		if score, varies := scoreOf(wait[:n], own[:n], use[:n]); varies {
 			varied++
 			scores[i] = score
@@ -80,11 +80,11 @@ func (s *State) victim(pods []Pod) int {
 		if !pods[i].Online || t.Wait < least || t.Used < least {
 			continue
 		}
-		now := s.mean(&s.Rows[i].Wait, recent)
+		now := s.Rows[i].Wait.mean(s.Span, recent)
 		if now < pressed {
 			continue
 		}
-		rise := now - s.mean(&s.Rows[i].Wait, t.Wait)
+		rise := now - s.Rows[i].Wait.mean(s.Span, int64(t.Wait))
 		if best < 0 || !rests && !fit || !rests == fit && rise > most {
 			best, most, fit = i, rise, !rests
 		}
@@ -101,8 +101,8 @@ func (s *State) likeliest(pods []Pod, scores []score, f *model.Finding, fit floa
 			continue
 		}
 		// How much of the victim's waiting comes from what the pod uses now beyond its lowest use.
-		used := s.mean(&s.Rows[i].Used, recent)
-		explained := int64(scores[i].slope * float64(used-s.lowest(&s.Rows[i].Used, s.Tracks[i].Used)))
+		used := s.Rows[i].Used.mean(s.Span, recent)
+		explained := int64(scores[i].slope * float64(used-s.Rows[i].Used.lowest(s.Span, int64(s.Tracks[i].Used))))
 		if explained*1000 < f.Rise*share {
 			continue
 		}

@@ -24,7 +24,7 @@ type Pod struct {
 
 	UsedAt time.Duration // of the measurement of Used; 0: never
 	Used   int64         // CPU use in milli-cores
-	Lacked model.Lacked  // CPU that it lacked until now, as the rule contention says; it has no UID
+	Lacked model.Lack    // CPU that it lacked until now, as the rule contention says
 }
 
 // Node is [Decide] for what a node measured. It is for nodes on which batch runs. What online pods lack comes from the
@@ -49,7 +49,7 @@ func newInput(n *model.Node, p *model.Policy, lacked []model.Lacked) Input {
 		p.Online, p.Batch, p.Shares = pod.Class.Online(), pod.Class == model.ClassBE, shares(pod)
 		k := sort.Search(len(lacked), func(i int) bool { return lacked[i].UID >= u.UID })
 		if p.Online && k < len(lacked) && lacked[k].UID == u.UID {
-			p.Lacked = model.Lacked{At: lacked[k].At, Wait: lacked[k].Wait}
+			p.Lacked = lacked[k].Lack
 		}
 	}
 	return in

@@ -49,10 +49,13 @@ func TestNodeInput(t *testing.T) {
 		{UID: "unknown", UsedAt: at, Used: 400},
 		{
 			UID: "web", Online: true, Shares: 7, UsedAt: at, Used: 500,
-			Lacked: model.Lacked{At: at, Wait: 700 * time.Millisecond},
+			Lacked: model.Lack{At: at, Wait: 700 * time.Millisecond},
 		},
 	}}
-	lacked := []model.Lacked{{UID: "job", At: at, Wait: time.Second}, {UID: "web", At: at, Wait: 700 * time.Millisecond}}
+	lacked := []model.Lacked{
+		{UID: "job", Lack: model.Lack{At: at, Wait: time.Second}},
+		{UID: "web", Lack: model.Lack{At: at, Wait: 700 * time.Millisecond}},
+	}
 	if diff := cmp.Diff(want, newInput(n, p, lacked)); diff != "" {
 		t.Error(diff)
 	}
@@ -146,7 +149,7 @@ func newDelayed() *delayed {
 		u.New, u.CPU.Periods, u.CPU.Throttled, u.Pressure = false, 0, 0, model.Pressure{}
 	}
 	d.n.Load.Clock -= time.Second // with the next one a span begins
-	d.lacked = []model.Lacked{{UID: "web", At: d.n.Load.Clock}}
+	d.lacked = []model.Lacked{{UID: "web", Lack: model.Lack{At: d.n.Load.Clock}}}
 	return d
 }
 
@@ -182,7 +185,7 @@ func (d *delayed) span(waits ...time.Duration) int {
 	if s.Tracks[j].Wait == 0 {
 		return -1
 	}
-	return int(s.Rows[j].Wait[s.place(0)])
+	return int(s.Rows[j].Wait[place(s.Span, 0)])
 }
 
 const second = time.Second

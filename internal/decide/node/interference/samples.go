@@ -2,8 +2,11 @@ package interference
 
 import (
 	"slices"
+	"sort"
 	"strings"
 	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
 )
 
 const (
@@ -17,53 +20,51 @@ const (
 // Track is what is known of one pod beside its samples. A span without a measurement is a gap.
 type Track struct {
 	UID  string
-	Rest int64 // spans for which other victims are preferred
-	Used int64 // samples of its CPU use up to now without a gap
-	Wait int64 // samples of its waiting up to now without a gap
+	Rest int16 // spans for which other victims are preferred
+	Used int16 // samples of its CPU use up to now without a gap
+	Wait int16 // samples of its waiting up to now without a gap
 
 	UsedAt time.Duration // of the last measurement of its CPU use
 	Sum    int64         // of the measurements in the open span, in milli-cores
-	Count  int64         // number of them
-	Began  total         // what it had lacked when the open span began
-	Lacked total         // what it had lacked when that was last measured
+	Count  int16         // number of them
+	Began  model.Lack    // what it had lacked when the open span began
+	Lacked model.Lack    // what it had lacked when that was last measured
 }
 
-// total is what a pod lacked up to a time, as [model.Lacked].
-type total struct{ At, Wait time.Duration }
-
-// Row is the samples of one pod, in rings that begin anew every five minutes.
+// Row is the samples of one pod. All rows are copied in each span, so they are small.
 type Row struct {
 	UID  string
-	Used ring // CPU use in milli-cores
-	Wait ring // thousandths of the time, at most all of it
+	Used ring[int32] // CPU use in milli-cores
+	Wait ring[int16] // thousandths of the time, at most all of it
 }
 
-type ring [samples]int32
+// ring is the samples of five minutes. It begins anew then: a new sample changes nothing else.
+type ring[T int16 | int32] [samples]T
 
-// place returns where in a ring the sample stands that is so many spans old; 0 is the newest.
-func (s *State) place(age int64) int64 { return (s.Span - 1 - age + samples) % samples }
+// place returns where in a ring the sample stands that is so many spans old, while a span is open; 0 is the newest.
+func place(open, age int64) int64 { return (open - 1 - age + samples) % samples }
 
 // mean returns the mean of the n newest samples.
-func (s *State) mean(r *ring, n int64) int64 {
+func (r *ring[T]) mean(open, n int64) int64 {
 	sum := int64(0)
 	for age := range n {
-		sum += int64(r[s.place(age)])
+		sum += int64(r[place(open, age)])
 	}
 	return sum / n
 }
 
 // newest copies the newest samples, the oldest of them first.
-func (s *State) newest(r *ring, into []float64) {
+func (r *ring[T]) newest(open int64, into []float64) {
 	for i := range into {
-		into[i] = float64(r[s.place(int64(len(into)-1-i))])
+		into[i] = float64(r[place(open, int64(len(into)-1-i))])
 	}
 }
 
 // lowest returns the mean of the lowest quarter of the n newest samples.
-func (s *State) lowest(r *ring, n int64) int64 {
-	var sorted ring
+func (r *ring[T]) lowest(open, n int64) int64 {
+	var sorted ring[T]
 	for age := range n {
-		sorted[age] = r[s.place(age)]
+		sorted[age] = r[place(open, age)]
 	}
 	slices.Sort(sorted[:n])
 	sum := int64(0)
@@ -87,7 +88,7 @@ func (s *State) follow(pods []Pod) {
 		case found:
 			s.Tracks[i] = before.Tracks[j]
 		case p.New: // Before it was made it used nothing, which is as good as measured, in the open span too.
-			s.Tracks[i] = Track{UID: p.UID, Used: s.Length, Count: 1}
+			s.Tracks[i] = Track{UID: p.UID, Used: int16(s.Length), Count: 1}
 		default:
 			s.Tracks[i] = Track{UID: p.UID}
 		}
@@ -106,7 +107,7 @@ func (s *State) follow(pods []Pod) {
 
 // index returns the place of a pod in the tracks.
 func (s *State) index(uid string) (int, bool) {
-	return slices.BinarySearchFunc(s.Tracks, uid, func(t Track, uid string) int { return strings.Compare(t.UID, uid) })
+	return sort.Find(len(s.Tracks), func(i int) int { return strings.Compare(uid, s.Tracks[i].UID) })
 }
 
 // turn completes the open span if its time is over, and reports whether it did. After a gap it drops all samples.
@@ -135,7 +136,7 @@ func (s *State) complete() {
 	for i := range s.Tracks {
 		t, row := &s.Tracks[i], &s.Rows[i]
 		if t.Count > 0 {
-			row.Used[at], t.Used = int32(t.Sum/t.Count), min(t.Used+1, samples)
+			row.Used[at], t.Used = int32(t.Sum/int64(t.Count)), min(t.Used+1, samples)
 		} else {
 			t.Used = 0
 		}
@@ -143,7 +144,7 @@ func (s *State) complete() {
 		length, waited := t.Lacked.At-t.Began.At, t.Lacked.Wait-t.Began.Wait
 		if brief <= length && length <= 2*span {
 			// The kernel accounts a wait when it ends, so a span may show more than all of its time.
-			row.Wait[at], t.Wait = int32(min(waited*1000/length, 1000)), min(t.Wait+1, samples)
+			row.Wait[at], t.Wait = int16(min(waited*1000/length, 1000)), min(t.Wait+1, samples)
 		} else {
 			t.Wait = 0
 		}
@@ -161,7 +162,7 @@ func (t *Track) measure(now time.Duration, p *Pod) {
 	}
 	if belongs(p.Lacked.At, t.Lacked.At) {
 		before := t.Lacked
-		t.Lacked = total{p.Lacked.At, p.Lacked.Wait}
+		t.Lacked = p.Lacked
 		if t.Lacked.At-before.At > 2*span || t.Lacked.Wait < before.Wait { // after a gap, or the sum began anew
 			t.Began = t.Lacked
 		}

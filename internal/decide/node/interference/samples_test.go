@@ -253,7 +253,7 @@ func TestRing(t *testing.T) {
 			all = append(all, use)
 		}
 		n := min(len(all), samples)
-		if got := s.Tracks[0].Used; got != int64(n) || s.Length != got {
+		if got := int64(s.Tracks[0].Used); got != int64(n) || s.Length != got {
 			t.Fatalf("%d spans: %d samples count, of %d", len(all), got, s.Length)
 		}
 		if n < 4 {
@@ -261,7 +261,7 @@ func TestRing(t *testing.T) {
 		}
 		n = 4 + r.IntN(n-3)
 		newest := make([]float64, n)
-		s.newest(&s.Rows[0].Used, newest)
+		s.Rows[0].Used.newest(s.Span, newest)
 		sum := int64(0)
 		for i, want := range all[len(all)-n:] {
 			sum += want
@@ -274,10 +274,10 @@ func TestRing(t *testing.T) {
 		for _, v := range sorted[:n/4] {
 			low += v
 		}
-		if got := s.mean(&s.Rows[0].Used, int64(n)); got != sum/int64(n) {
+		if got := s.Rows[0].Used.mean(s.Span, int64(n)); got != sum/int64(n) {
 			t.Errorf("the mean of %d of %v is %d", n, all, got)
 		}
-		if got := s.lowest(&s.Rows[0].Used, int64(n)); got != low/int64(n/4) {
+		if got := s.Rows[0].Used.lowest(s.Span, int64(n)); got != low/int64(n/4) {
 			t.Errorf("the lowest quarter of %d of %v is %d", n, all, got)
 		}
 	}

@@ -92,7 +92,7 @@ func (s *State) review(h *Throttled, in *Input) {
 			s.judge(h, pod, victim)
 		}
 	case h.Spans < eases, s.Tracks[victim].Wait < recent:
-	case s.mean(&s.Rows[victim].Wait, recent) < pressed, h.Spans >= still*eases:
+	case s.Rows[victim].Wait.mean(s.Span, recent) < pressed, h.Spans >= still*eases:
 		h.Code = model.ThrottleEased
 		h.set(2 * h.Times)
 	}
@@ -103,8 +103,8 @@ func (s *State) review(h *Throttled, in *Input) {
 func (s *State) judge(h *Throttled, pod, victim int) {
 	s.finish(h)
 	measured := s.Tracks[victim].Wait >= recent && s.Tracks[pod].Used >= recent
-	uses := s.mean(&s.Rows[pod].Used, recent)
-	h.Relief = h.Before - s.mean(&s.Rows[victim].Wait, recent)
+	uses := s.Rows[pod].Used.mean(s.Span, recent)
+	h.Relief = h.Before - s.Rows[victim].Wait.mean(s.Span, recent)
 	switch {
 	case !measured || uses*1000 < h.Milli*bites || uses > h.Milli*5/4+leastPart:
 		h.Again = s.Clock + pause

@@ -14,13 +14,14 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Decide limits the memory of each pod that requests batch memory, and of its containers that do, to the limit in
-// their original spec. If the policy says so, it protects the memory of online pods.
+// Decide appends settings that limit the memory of each pod that requests batch memory, and of its containers that do,
+// to the limit in their original spec. If the policy says so, it protects the memory of online pods.
 //
 // Decide ignores usage. A limit below the usage is not written; this is noticed only when writing, and later rounds
 // then defer the setting, see [model.MemoryInUse].
-func Decide(n *model.Node, p *model.Policy) []model.Setting {
-	settings := protect(n, p)
+func Decide(settings []model.Setting, n *model.Node, p *model.Policy) []model.Setting {
+	settings = protect(settings, n, p)
+	var whys model.Reasons
 	limit := func(dir string, bytes int64) {
 		if bytes == 0 {
 			return
@@ -28,7 +29,7 @@ func Decide(n *model.Node, p *model.Policy) []model.Setting {
 		settings = append(settings, model.Setting{
 			File:   model.File{Dir: dir, Knob: model.MemoryMax},
 			Value:  model.Number(bytes),
-			Reason: limitReason(model.BatchMemory, bytes),
+			Reason: *whys.Of(model.BatchMemory, limitOperand(bytes)),
 		})
 	}
 	for _, pod := range n.Pods {
@@ -62,14 +63,14 @@ func Release(n *model.Node, o model.Owned, pod *model.Pod) (model.Value, model.R
 		}
 		limit = c.MemoryLimit
 	}
-	given := limitReason(model.KubeletValue, limit)
+	given := model.Reason{Code: model.KubeletValue, Operands: []model.Operand{limitOperand(limit)}}
 	if limit == 0 {
 		return model.Number(model.Unlimited), given
 	}
 	return model.Number(limit), given
 }
 
-// limitReason returns a reason with a memory limit in bytes.
-func limitReason(code model.Code, bytes int64) model.Reason {
-	return model.Reason{Code: code, Operands: []model.Operand{{Name: "limit", Value: bytes, Unit: model.UnitBytes}}}
+// limitOperand returns the operand for a memory limit in bytes.
+func limitOperand(bytes int64) model.Operand {
+	return model.Operand{Name: "limit", Value: bytes, Unit: model.UnitBytes}
 }

@@ -53,18 +53,17 @@ type promise struct {
 	used int64 // the part in use
 }
 
-// protect protects the memory requests of online pods: with memory.min for the latency-critical classes, with
-// memory.low for the others. The kernel limits the protection of a group to that of its ancestors, so the ancestors
-// are protected too.
+// protect appends settings that protect the memory requests of online pods: with memory.min for the latency-critical
+// classes, with memory.low for the others. The kernel limits the protection of a group to that of its ancestors, so the
+// ancestors are protected too.
 //
 // Ancestors are protected only as far as the protection below is in use. With memory_recursiveprot, the kernel
 // distributes unclaimed protection of a group among its children by their usage. Below kubepods, batch would benefit
 // first, and the node's daemons, which are beside kubepods, would be reclaimed instead.
-func protect(n *model.Node, p *model.Policy) []model.Setting {
+func protect(settings []model.Setting, n *model.Node, p *model.Policy) []model.Setting {
 	if !p.Protect.Memory || Unsupported(n, p).Code != "" {
-		return nil
+		return settings
 	}
-	var settings []model.Setting
 	above := map[model.File]promise{}
 	for _, pod := range n.Pods {
 		group, exists := n.Tree.Pods[pod.UID]

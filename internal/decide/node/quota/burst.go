@@ -72,6 +72,7 @@ func MayBurst(pod *model.Pod, p *model.Policy) bool {
 // kernel refuses a quota below the burst, and the kubelet's write of the new quota must not fail.
 func burst(
 	settings []model.Setting, n *model.Node, p *model.Policy, pod *model.Pod, group model.PodGroup, s *State,
+	whys *model.Reasons,
 ) []model.Setting {
 	k := &n.Kubelet
 	if !MayBurst(pod, p) || !k.Known || !k.CFSQuota || k.StaticCPUs && pod.QoS == model.Guaranteed {
@@ -82,9 +83,11 @@ func burst(
 		return settings
 	}
 	save := func(dir string, micros, limit int64) {
-		reason := limitReason(model.BurstAllowed, limit)
-		if !s.Cool {
-			micros, reason = 0, model.Reason{Code: model.NodeHot}
+		reason := model.Reason{Code: model.NodeHot}
+		if s.Cool {
+			reason = *whys.Of(model.BurstAllowed, limitOf(limit))
+		} else {
+			micros = 0
 		}
 		settings = append(settings, model.Setting{
 			File: model.File{Dir: dir, Knob: model.Burst}, Value: model.Number(micros), Reason: reason,

@@ -38,20 +38,21 @@ type Others struct {
 // For a batch pod, the quota of suppression or of a throttle takes precedence over all of these.
 func Decide(settings []model.Setting, n *model.Node, p *model.Policy, o Others, s State) ([]model.Setting, State) {
 	s = s.follow(n, o.Slack).raise(n, p)
+	var whys model.Reasons
 	for i, pod := range n.Pods {
 		group, exists := n.Tree.Pods[pod.UID]
 		if !exists || pod.Ended {
 			continue
 		}
-		if part, why, limited := o.limit(pod.UID); limited {
-			settings = append(settings, suppress(n, pod, group, part, why)...)
+		if part, why, limited := o.limit(pod.UID, &whys); limited {
+			settings = suppress(settings, n, pod, group, part, why)
 			continue
 		}
 		lift := func(dir string, code model.Code) {
 			settings = append(settings, model.Setting{
 				File:   model.File{Dir: dir, Knob: model.Quota},
 				Value:  model.Number(model.Unlimited),
-				Reason: limitReason(code, pod.LimitMilli),
+				Reason: *whys.Of(code, limitOf(pod.LimitMilli)),
 			})
 		}
 		mode := pod.Annotations.Quota
@@ -65,17 +66,17 @@ func Decide(settings []model.Setting, n *model.Node, p *model.Policy, o Others, 
 			}
 			continue
 		}
-		own := ownExclusive(o.CPUs, pod.UID)
-		if len(own) == 0 || pod.Annotations.Quota == model.QuotaKubelet {
-			settings = append(settings, batch(n, pod, group)...)
-			if len(own) == 0 {
-				settings = burst(settings, n, p, pod, group, &s)
+		own := hasExclusive(o.CPUs, pod.UID)
+		if !own || pod.Annotations.Quota == model.QuotaKubelet {
+			settings = batch(settings, n, pod, group, &whys)
+			if !own {
+				settings = burst(settings, n, p, pod, group, &s, &whys)
 			}
 			continue
 		}
 		lift(group.Dir, model.QuotaNeedless)
 		for j, name := range group.Containers {
-			if c := cgroup.ContainerOf(pod, name); c != nil && hasOwn(own, c) {
+			if c := cgroup.ContainerOf(pod, name); c != nil && o.CPUs.Alone(pod.UID, c.Name) {
 				lift(group.Path(j), model.QuotaNeedless)
 			}
 		}
@@ -84,23 +85,25 @@ func Decide(settings []model.Setting, n *model.Node, p *model.Policy, o Others, 
 }
 
 // limit returns the CPU limit of a batch pod in milli-cores, and the reason; false if it has none.
-func (o *Others) limit(uid string) (int64, model.Reason, bool) {
+func (o *Others) limit(uid string, whys *model.Reasons) (int64, model.Reason, bool) {
 	part, limited := o.Batch.Quota(uid)
 	if t := o.Interference.Throttle(uid); t != nil && (!limited || t.Milli < part) {
 		return t.Milli, t.Reason(), true
 	}
-	return part, model.Reason{
-		Code: model.BatchSuppressed, Operands: []model.Operand{{Name: "part", Value: part, Unit: model.UnitMilli}},
-	}, limited
+	if !limited {
+		return 0, model.Reason{}, false
+	}
+	return part, *whys.Of(model.BatchSuppressed, model.Operand{Name: "part", Value: part, Unit: model.UnitMilli}), true
 }
 
-// batch sets the quotas of a batch pod and its containers from the CPU limits in their original spec. If the kubelet
+// batch appends the quotas of a batch pod and its containers from the CPU limits in their original spec. If the kubelet
 // enforces no CPU limits, batch pods get no quotas either.
-func batch(n *model.Node, pod *model.Pod, group model.PodGroup) []model.Setting {
+func batch(
+	settings []model.Setting, n *model.Node, pod *model.Pod, group model.PodGroup, whys *model.Reasons,
+) []model.Setting {
 	if n.Kubelet.Known && !n.Kubelet.CFSQuota {
-		return nil
+		return settings
 	}
-	var settings []model.Setting
 	limit := func(dir string, milli, period int64) {
 		if milli == 0 {
 			return
@@ -108,7 +111,7 @@ func batch(n *model.Node, pod *model.Pod, group model.PodGroup) []model.Setting 
 		settings = append(settings, model.Setting{
 			File:   model.File{Dir: dir, Knob: model.Quota},
 			Value:  quotaOf(milli, period),
-			Reason: limitReason(model.BatchQuota, milli),
+			Reason: *whys.Of(model.BatchQuota, limitOf(milli)),
 		})
 	}
 	limit(group.Dir, pod.Grant.LimitMilli, model.DefaultQuotaPeriod)
@@ -121,15 +124,16 @@ func batch(n *model.Node, pod *model.Pod, group model.PodGroup) []model.Setting 
 	return settings
 }
 
-// suppress limits a batch pod to its part, in milli-cores: the pod, and those of its containers that have their own
-// limit. On v1 a container's quota must not exceed the pod's (EINVAL).
+// suppress appends the quotas that limit a batch pod to its part, in milli-cores: those of the pod, and of its
+// containers that have their own limit. On v1 a container's quota must not exceed the pod's (EINVAL).
 //
 // A batch pod whose CPU requests were not converted to batch CPU has containers with limits that the kubelet knows.
 // On v1 the runtime could not start such a container if its limit exceeded the pod's quota. So on v1 the quota of
 // such a pod is at least the highest of these limits.
-func suppress(n *model.Node, pod *model.Pod, group model.PodGroup, part int64, why model.Reason) []model.Setting {
+func suppress(
+	settings []model.Setting, n *model.Node, pod *model.Pod, group model.PodGroup, part int64, why model.Reason,
+) []model.Setting {
 	period := containerPeriod(n)
-	var settings []model.Setting
 	limit := func(dir string, milli, period int64) {
 		settings = append(settings, model.Setting{
 			File:   model.File{Dir: dir, Knob: model.Quota},
@@ -182,23 +186,11 @@ func quotaOf(milli, period int64) model.Value {
 	return model.Value{Number: max(model.MilliCPUToQuota(milli, period), leastQuota), Period: period}
 }
 
-// ownExclusive returns the exclusive CPUs of a pod and its containers.
-func ownExclusive(cpus *model.CPUPlan, uid string) []model.OwnCPUs {
-	if cpus == nil {
-		return nil
-	}
-	var own []model.OwnCPUs
-	for _, o := range cpus.Own {
-		if o.UID == uid && o.Mode == model.CPUExclusive {
-			own = append(own, o)
-		}
-	}
-	return own
-}
-
-// hasOwn reports whether a container has one of these CPU sets.
-func hasOwn(own []model.OwnCPUs, c *model.Container) bool {
-	return slices.ContainsFunc(own, func(o model.OwnCPUs) bool { return o.Container == "" || o.Container == c.Name })
+// hasExclusive reports whether a pod or one of its containers has exclusive CPUs.
+func hasExclusive(cpus *model.CPUPlan, uid string) bool {
+	return cpus != nil && slices.ContainsFunc(cpus.Own, func(o model.OwnCPUs) bool {
+		return o.UID == uid && o.Mode == model.CPUExclusive
+	})
 }
 
 // Release returns the value that an owned quota returns to: what the kubelet computes from the pod's limits, or the
@@ -224,14 +216,14 @@ func Release(n *model.Node, o model.Owned, pod *model.Pod) (model.Value, model.R
 		}
 		limit = c.LimitMilli
 	}
-	given := limitReason(model.KubeletValue, limit)
+	given := model.Reason{Code: model.KubeletValue, Operands: []model.Operand{limitOf(limit)}}
 	if !n.Kubelet.CFSQuota || limit == 0 {
 		return model.Value{Number: model.Unlimited, Period: o.Theirs.Period}, given
 	}
 	return model.QuotaOf(limit, n.Kubelet.QuotaPeriod), given
 }
 
-// limitReason returns a reason with a CPU limit in milli-cores.
-func limitReason(code model.Code, milli int64) model.Reason {
-	return model.Reason{Code: code, Operands: []model.Operand{{Name: "limit", Value: milli, Unit: model.UnitMilli}}}
+// limitOf returns the operand for a CPU limit in milli-cores.
+func limitOf(milli int64) model.Operand {
+	return model.Operand{Name: "limit", Value: milli, Unit: model.UnitMilli}
 }

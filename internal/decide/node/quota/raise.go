@@ -52,6 +52,21 @@ func From(pod *model.Pod, p *model.Policy) int64 {
 	return max(least*minUsed/1000, 1)
 }
 
+// Throttles returns the lowest CPU usage of a pod, in milli-cores, at which the quota of one of its running containers
+// can throttle it; 0: none has one.
+func Throttles(n *model.Node, pod *model.Pod) int64 {
+	var least int64
+	for _, name := range n.Tree.Pods[pod.UID].Containers {
+		if c := cgroup.ContainerOf(pod, name); c != nil && c.LimitMilli > 0 && (least == 0 || c.LimitMilli < least) {
+			least = c.LimitMilli
+		}
+	}
+	if least == 0 {
+		return 0
+	}
+	return max(least*minUsed/1000, 1)
+}
+
 // find returns the state of a container; nil if there is none.
 func (s *State) find(uid, name string) *Raise {
 	i, found := slices.BinarySearchFunc(s.Raised, Raise{UID: uid, Name: name}, compareRaises)
@@ -165,7 +180,7 @@ func (s *State) raised(settings []model.Setting, n *model.Node, pod *model.Pod, 
 	var beyond int64
 	period := n.Kubelet.QuotaPeriod
 	set := func(dir string, limit int64, quota model.Value, times int64) {
-		operands := []model.Operand{{Name: "limit", Value: limit, Unit: model.UnitMilli}}
+		operands := []model.Operand{limitOf(limit)}
 		if times > 0 {
 			operands = append(operands, model.Operand{Name: "times", Value: times, Unit: model.UnitTimes})
 		}

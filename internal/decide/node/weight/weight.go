@@ -31,18 +31,19 @@ type Result struct {
 // entry is the intermediate result for one pod.
 type entry struct {
 	pod       *model.Pod
-	base      int64 // weight that the kubelet sets
-	shares    int64 // decided weight
-	reason    model.Reason
-	weighted  bool // it requests a weight
-	batch     bool // its weight follows from its batch CPU request
-	classOnly bool // its weight counts within its class and does not raise the class
+	base      int64         // weight that the kubelet sets
+	shares    int64         // decided weight
+	reason    *model.Reason // of that weight; nil: the kubelet's stands
+	weighted  bool          // it requests a weight
+	batch     bool          // its weight follows from its batch CPU request
+	classOnly bool          // its weight counts within its class and does not raise the class
 }
 
 // Decide sets the weight that each pod requests, within the limits of the policy, and gives each QoS class the sum of
 // the weights of its pods.
 func Decide(n *model.Node, p *model.Policy) Result {
 	r := Result{Weighted: make([]bool, len(n.Pods))}
+	var whys model.Reasons
 	entries := make([]entry, 0, len(n.Pods))
 	for i, pod := range n.Pods {
 		if pod.Ended {
@@ -57,18 +58,18 @@ func Decide(n *model.Node, p *model.Policy) Result {
 		}
 		if clamped {
 			r.Notices = append(r.Notices, model.Notice{
-				UID: pod.APIUID, Namespace: pod.Namespace, Name: pod.Name, Reason: e.reason,
+				UID: pod.APIUID, Namespace: pod.Namespace, Name: pod.Name, Reason: *e.reason,
 			})
 		}
 		if !e.weighted {
 			e.shares = e.base
 			if grant := pod.Grant.RequestMilli; grant > 0 && pod.QoS == model.BestEffort {
-				e.shares, e.reason, e.batch, e.classOnly = model.MilliCPUToShares(grant), batchReason(grant), true, true
+				e.shares, e.reason, e.batch, e.classOnly = model.MilliCPUToShares(grant), whys.Of(batchReason(grant)), true, true
 			}
 		}
 		if pod.Self && e.shares < AgentShares {
 			e.shares = AgentShares
-			e.reason = model.Reason{
+			e.reason = &model.Reason{
 				Code:     model.AgentFirst,
 				Operands: []model.Operand{{Name: "request", Value: e.base, Unit: model.UnitShares}},
 			}
@@ -82,16 +83,16 @@ func Decide(n *model.Node, p *model.Policy) Result {
 	classes := raise(n, p, entries)
 
 	// Reserve room for the settings of the other rules: this slice is the largest garbage of a round.
-	r.Settings = make([]model.Setting, 0, max(len(n.Owned), len(entries))+16)
+	r.Settings = make([]model.Setting, 0, max(len(n.Owned), len(entries))+8)
 	r.Settings = append(r.Settings, classes...)
 	for i := range entries {
 		e := &entries[i]
 		group, exists := n.Tree.Pods[e.pod.UID]
-		if !exists || e.reason.Code == "" {
+		if !exists || e.reason == nil {
 			continue
 		}
 		s := model.Setting{
-			File: model.File{Dir: group.Dir, Knob: model.Shares}, Value: model.Number(e.shares), Reason: e.reason,
+			File: model.File{Dir: group.Dir, Knob: model.Shares}, Value: model.Number(e.shares), Reason: *e.reason,
 		}
 		idle := p.Weight.Batch == model.BatchByIdle && !n.Tree.NoIdle && e.comesLast()
 		if idle {
@@ -109,7 +110,7 @@ func Decide(n *model.Node, p *model.Policy) Result {
 		r.Settings = append(r.Settings, s)
 	}
 	for i := range entries {
-		r.Settings = append(r.Settings, containers(n, entries[i].pod)...)
+		r.Settings = containers(r.Settings, n, entries[i].pod, &whys)
 		r.Settings = identify(r.Settings, n, p, &entries[i])
 	}
 	return r
@@ -127,9 +128,9 @@ func owns(n *model.Node, dir string) bool {
 	return n.Wrote(model.File{Dir: dir, Knob: model.Idle}) != nil
 }
 
-// containers gives the containers of a batch pod weights by their batch CPU requests, because the kubelet gives each
-// the minimum. A pod with only one container to weight needs none.
-func containers(n *model.Node, pod *model.Pod) []model.Setting {
+// containers appends the weights of a batch pod's containers by their batch CPU requests, because the kubelet gives
+// each the minimum. A pod with only one container to weight needs none.
+func containers(settings []model.Setting, n *model.Node, pod *model.Pod, whys *model.Reasons) []model.Setting {
 	together := 0
 	for i := range pod.Containers {
 		if !pod.Containers[i].Init {
@@ -137,10 +138,9 @@ func containers(n *model.Node, pod *model.Pod) []model.Setting {
 		}
 	}
 	if pod.QoS != model.BestEffort || together < 2 {
-		return nil
+		return settings
 	}
 	group := n.Tree.Pods[pod.UID]
-	var settings []model.Setting
 	for j, name := range group.Containers {
 		c := cgroup.ContainerOf(pod, name)
 		if c == nil || c.Grant.RequestMilli == 0 {
@@ -149,16 +149,15 @@ func containers(n *model.Node, pod *model.Pod) []model.Setting {
 		settings = append(settings, model.Setting{
 			File:   model.File{Dir: group.Path(j), Knob: model.Shares},
 			Value:  model.Number(model.MilliCPUToShares(c.Grant.RequestMilli)),
-			Reason: batchReason(c.Grant.RequestMilli),
+			Reason: *whys.Of(batchReason(c.Grant.RequestMilli)),
 		})
 	}
 	return settings
 }
 
-func batchReason(milli int64) model.Reason {
-	return model.Reason{
-		Code: model.BatchWeight, Operands: []model.Operand{{Name: "request", Value: milli, Unit: model.UnitMilli}},
-	}
+// batchReason returns why a batch pod or container has a weight: the CPU that it requests.
+func batchReason(milli int64) (model.Code, model.Operand) {
+	return model.BatchWeight, model.Operand{Name: "request", Value: milli, Unit: model.UnitMilli}
 }
 
 // Release returns the value that an owned weight returns to: what the kubelet computes from the specs of the running
@@ -194,7 +193,7 @@ func Requested(pod *model.Pod, p *model.Policy) int64 {
 
 // requested returns the shares that a pod requests by its annotation, or else the shares of the first policy rule that
 // selects it, and whether the policy's maximum limits them. It returns 0 for a pod without either.
-func requested(pod *model.Pod, p *model.WeightPolicy, rules []model.PodRule) (int64, model.Reason, bool) {
+func requested(pod *model.Pod, p *model.WeightPolicy, rules []model.PodRule) (int64, *model.Reason, bool) {
 	shares, code := pod.Annotations.Shares, model.Weighted
 	for i := 0; shares == 0 && i < len(rules); i++ {
 		if rules[i].Shares != 0 && rules[i].Selects(pod) {
@@ -202,7 +201,7 @@ func requested(pod *model.Pod, p *model.WeightPolicy, rules []model.PodRule) (in
 		}
 	}
 	if shares == 0 {
-		return 0, model.Reason{}, false
+		return 0, nil, false
 	}
 	limit := p.Max
 	if limit == 0 && code == model.WeightedByPolicy {
@@ -220,9 +219,9 @@ func requested(pod *model.Pod, p *model.WeightPolicy, rules []model.PodRule) (in
 	operands := []model.Operand{{Name: "requested", Value: shares, Unit: model.UnitShares}}
 	if shares > limit {
 		operands = append(operands, model.Operand{Name: "max", Value: limit, Unit: model.UnitShares})
-		return limit, model.Reason{Code: model.WeightClamped, Operands: operands}, true
+		return limit, &model.Reason{Code: model.WeightClamped, Operands: operands}, true
 	}
-	return shares, model.Reason{Code: code, Operands: operands}, false
+	return shares, &model.Reason{Code: code, Operands: operands}, false
 }
 
 // podLevelReason returns why a pod with a CPU request in spec.resources has no higher weight than the kubelet gives it.
@@ -230,8 +229,8 @@ func requested(pod *model.Pod, p *model.WeightPolicy, rules []model.PodRule) (in
 // status.resources (feature gate InPlacePodLevelResourcesVerticalScaling), and the scheduler counts the higher of that
 // and the request in the spec: 262144 shares were seen to fill a node with 256 CPUs. It does not do so for pods without
 // spec.resources.
-func podLevelReason(shares, base int64) model.Reason {
-	return model.Reason{
+func podLevelReason(shares, base int64) *model.Reason {
+	return &model.Reason{
 		Code: model.WeightPodLevel,
 		Operands: []model.Operand{
 			{Name: "requested", Value: shares, Unit: model.UnitShares}, {Name: "request", Value: base, Unit: model.UnitShares},
@@ -294,14 +293,14 @@ func boundSiblings(n *model.Node, p *model.Policy, entries []entry) {
 		for i, e := range weighted {
 			if e != nil && e.shares*left <= e.base*sum {
 				left, sum = max(left-e.base, 0), sum-e.shares
-				e.reason = model.Reason{Code: model.WeightCapped, Operands: operands(e.shares)}
+				e.reason = &model.Reason{Code: model.WeightCapped, Operands: operands(e.shares)}
 				e.shares, weighted[i], again = e.base, nil, true
 			}
 		}
 	}
 	for _, e := range weighted {
 		if e != nil {
-			e.reason = model.Reason{Code: model.WeightCapped, Operands: operands(e.shares)}
+			e.reason = &model.Reason{Code: model.WeightCapped, Operands: operands(e.shares)}
 			e.shares = e.shares * left / sum
 		}
 	}
@@ -323,7 +322,7 @@ func weighOnline(entries []entry) {
 			continue
 		}
 		e.shares, e.classOnly = model.ClampShares(batch), true
-		e.reason = model.Reason{
+		e.reason = &model.Reason{
 			Code: model.OnlineBestEffort, Operands: []model.Operand{{Name: "batch", Value: batch, Unit: model.UnitShares}},
 		}
 	}
@@ -349,7 +348,7 @@ func scaleCritical(entries []entry) {
 			continue // see podLevelReason
 		}
 		e.shares = model.ClampShares(e.base * grown / from)
-		e.reason = model.Reason{Code: model.CriticalPreserved, Operands: []model.Operand{
+		e.reason = &model.Reason{Code: model.CriticalPreserved, Operands: []model.Operand{
 			{Name: "request", Value: e.base, Unit: model.UnitShares},
 			{Name: "class", Value: grown * 1000 / from, Unit: model.UnitTimes},
 		}}
@@ -415,7 +414,7 @@ func raise(n *model.Node, p *model.Policy, entries []entry) []model.Setting {
 	}
 	for i := range entries {
 		if e := &entries[i]; capped && unbounded(e, n, p) {
-			e.reason = model.Reason{Code: model.WeightCapped, Operands: operands(e.shares)}
+			e.reason = &model.Reason{Code: model.WeightCapped, Operands: operands(e.shares)}
 			e.shares = e.base + scale(e.shares-e.base)
 		}
 	}
