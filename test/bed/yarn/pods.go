@@ -117,6 +117,8 @@ func (p *Pods) files() map[string]string {
 	// A NodeManager on slack of a busy machine was seen without a heartbeat for 15 seconds. Hadoop's default is 10
 	// minutes.
 	more["yarn.nm.liveness-monitor.expiry-interval-ms"] = "120000"
+	// Nor did one launch a container within the 60 seconds that masters wait.
+	more["yarn.rpc.nm-command-timeout"] = "600000"
 	// A master that cannot reach a NodeManager fails the task. On a busy machine an answer takes seconds.
 	more["yarn.client.nodemanager-connect.max-wait-ms"] = "20000"
 	// As in clusters where a NodeManager without a name of its own would stop the allocation of containers.
