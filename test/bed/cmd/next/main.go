@@ -35,8 +35,8 @@ var changes = []change{
 		"case o.Knob == model.Identity || o.Knob == model.Future:",
 	},
 	{
-		"internal/decide/node/node.go", "\t\tplan.Settings = append(plan.Settings, memory.Decide(&n, &policy)...)\n",
-		"\t\tplan.Settings = append(plan.Settings, memory.Decide(&n, &policy)...)\n" +
+		"internal/decide/node/node.go", "\t\tplan.Settings = memory.Decide(plan.Settings, &n, &policy)\n",
+		"\t\tplan.Settings = memory.Decide(plan.Settings, &n, &policy)\n" +
 			"\t\tfor _, pod := range n.Pods {\n\t\t\tif group, exists := n.Tree.Pods[pod.UID]; exists {\n" +
 			"\t\t\t\tplan.Settings = append(plan.Settings, model.Setting{\n" +
 			"\t\t\t\t\tFile: model.File{Dir: group.Dir, Knob: model.Future}, Value: model.Number(1),\n" +
