@@ -261,6 +261,9 @@ func sections() []section {
 				atMost(25, ""), "",
 			},
 			{"Spark jobs an hour beside Redis on one node", "yarn", "spark_waterline_jobs_per_hour", "%.0f", 0, goal{}, ""},
+			{
+				"guard beside 40 containers, idle: resident memory", "guard", "rss_mb_40", "%.1f MB", 0, atMost(10, "MB"), "",
+			},
 			{"failed jobs while nodes lose CPU, with restarts", "yarn-pressure", "failed_jobs", "%.0f", 0, zero(), ""},
 			{
 				"containers killed in a core-hour there, of those with whole pods evicted", "yarn-pressure", "kill_ratio", "%.2f",
