@@ -52,7 +52,8 @@ var mayImport = map[string][]string{
 	},
 	"internal/manager": {
 		"api", "internal/model", "internal/decide", "internal/observe/kube", "internal/act/kube",
-		"internal/observe/yarn", "internal/act/yarn", "internal/yarn", "internal/drain", "internal/manager",
+		"internal/observe/yarn", "internal/act/yarn", "internal/yarn", "internal/drain", "internal/guard/guardlog",
+		"internal/manager",
 	},
 	"internal/web":      {"api", "docs", "internal/model", "internal/observe/kube", "internal/manager/table"},
 	"internal/sim":      {"internal/model", "internal/decide", "internal/sim"},

@@ -403,5 +403,9 @@ const (
 	PoolReportKey   = "workers.json"
 )
 
+// PoolGoneKey is the key of the ConfigMaps NAME-gone-0 to NAME-gone-15 of a pool. They have the pods of its workers
+// that are gone, and the containers that left them by the word of their guards.
+const PoolGoneKey = "gone.json"
+
 // FinalizerPool keeps a deleted pool until its workers have drained.
 const FinalizerPool = "waterline.io/workers"

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -140,6 +141,23 @@ func (s *shuffleService) drainer() (drain.Drainer, error) {
 // drainPace is the time between two looks at shuffle servers. Their heartbeats are 10 s and 30 s apart.
 const drainPace = 5 * time.Second
 
+// askedAtOnce is how many shuffle servers are asked at a time, so that one that hangs does not delay all others.
+const askedAtOnce = 16
+
+// atOnce calls f for 0 to n-1, a few at a time.
+func atOnce(n int, f func(i int)) {
+	var all sync.WaitGroup
+	slots := make(chan struct{}, askedAtOnce)
+	for i := range n {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			f(i)
+		})
+	}
+	all.Wait()
+}
+
 // drainShuffle drains servers and waits for them.
 func drainShuffle(
 	ctx context.Context, out io.Writer, by drain.Drainer, workers []drain.Worker, timeout time.Duration,
@@ -152,11 +170,11 @@ func drainShuffle(
 	for began := time.Now(); ; {
 		in.Now = time.Now()
 		texts := make([]string, len(workers))
-		for i, w := range workers {
+		atOnce(len(workers), func(i int) {
 			if done[i] {
-				continue
+				return
 			}
-			status, err := by.Status(ctx, w)
+			status, err := by.Status(ctx, workers[i])
 			in.Servers[i].State = shuffle.State(status.State) // "" with an error
 			if texts[i] = status.Text; err != nil {
 				texts[i] = err.Error()
@@ -164,23 +182,28 @@ func drainShuffle(
 			if err == nil && status.Work > 0 {
 				texts[i] = fmt.Sprintf("%s, %d left", texts[i], status.Work)
 			}
-		}
+		})
+		steps := shuffle.Next(&in)
+		atOnce(len(workers), func(i int) {
+			if done[i] || steps[i].Verb != shuffle.Drain {
+				return
+			}
+			if err := by.Drain(ctx, workers[i], timeout); err != nil {
+				texts[i] = err.Error()
+				return
+			}
+			s := &in.Servers[i]
+			s.Asked = in.Now
+			if workers[i].Asked = true; s.Since.IsZero() {
+				s.Since = in.Now
+			}
+		})
 		left, lost := 0, 0
-		for i, step := range shuffle.Next(&in) {
+		for i, step := range steps {
 			if done[i] {
 				continue
 			}
 			s := &in.Servers[i]
-			if step.Verb == shuffle.Drain {
-				if err := by.Drain(ctx, workers[i], timeout); err != nil {
-					texts[i] = err.Error()
-				} else {
-					s.Asked = in.Now
-					if workers[i].Asked = true; s.Since.IsZero() {
-						s.Since = in.Now
-					}
-				}
-			}
 			if line := fmt.Sprintf("%s: %s: %s", s.Name, step.Why, texts[i]); line != said[i] {
 				said[i] = line
 				fmt.Fprintln(out, strings.TrimSuffix(line, ": "))

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,10 +19,14 @@ import (
 type drained struct {
 	statuses map[string][]drain.Status
 	silent   bool // they do not answer
-	asked    []string
+
+	mu    sync.Mutex
+	asked []string
 }
 
 func (d *drained) Drain(_ context.Context, w drain.Worker, _ time.Duration) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.asked = append(d.asked, w.Host)
 	return nil
 }
@@ -28,6 +35,8 @@ func (d *drained) Status(_ context.Context, w drain.Worker) (drain.Status, error
 	if d.silent {
 		return drain.Status{}, errors.New("no answer")
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	all := d.statuses[w.Host]
 	if len(all) > 1 && len(d.asked) > 0 { // until it is asked, it works
 		d.statuses[w.Host] = all[1:]
@@ -42,31 +51,32 @@ func TestDrainShuffle(t *testing.T) {
 	empty := drain.Status{State: drain.Drained}
 	for _, c := range []struct {
 		about    string
-		service  drained
+		service  *drained
 		asked    string
 		says     string
 		within   time.Duration
 		problems string
 	}{
-		{"drained", drained{statuses: map[string][]drain.Status{
+		{"drained", &drained{statuses: map[string][]drain.Status{
 			"a": {active, drains, drains, empty}, "b": {active, empty},
 		}}, "[a b]", "a: ToLeave: ACTIVE\nb: ToLeave: ACTIVE\na: HasData: ACTIVE\nb: HasData: ACTIVE\n" +
 			"a: HasData: DECOMMISSIONING, 2 left\nb: Empty\na: Empty\n", time.Minute, ""},
-		{"one is lost", drained{statuses: map[string][]drain.Status{
+		{"one is lost", &drained{statuses: map[string][]drain.Status{
 			"a": {active, drains, lost}, "b": {active, empty},
 		}}, "[a b]", "a: ServerLost\n", time.Minute, "of 2 servers, 1 ended with data"},
-		{"one keeps data", drained{statuses: map[string][]drain.Status{
+		{"one keeps data", &drained{statuses: map[string][]drain.Status{
 			"a": {active, drains}, "b": {active, empty},
 		}}, "[a b]", "a: NoReplicas: DECOMMISSIONING, 2 left\n", time.Hour, "after 1h0m0s, 1 of 2 servers are not drained"},
-		{"nobody answers", drained{silent: true}, "", "a: ToLeave: no answer\n", time.Minute,
+		{"nobody answers", &drained{silent: true}, "", "a: ToLeave: no answer\n", time.Minute,
 			"after 1m0s, 2 of 2 servers are not drained"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var out strings.Builder
-			err := drainShuffle(t.Context(), &out, &c.service, []drain.Worker{{Host: "a"}, {Host: "b"}}, c.within)
+			err := drainShuffle(t.Context(), &out, c.service, []drain.Worker{{Host: "a"}, {Host: "b"}}, c.within)
 			if c.problems == "" && err != nil || c.problems != "" && (err == nil || !strings.Contains(err.Error(), c.problems)) {
 				t.Errorf("%s: %v", c.about, err)
 			}
+			slices.Sort(c.service.asked) // they are asked at once
 			if asked := fmt.Sprint(c.service.asked); c.asked != "" && asked != c.asked {
 				t.Errorf("%s: asked %s", c.about, asked)
 			}
@@ -75,4 +85,43 @@ func TestDrainShuffle(t *testing.T) {
 			}
 		})
 	}
+}
+
+// crowd is a service whose servers take a second to answer.
+type crowd struct {
+	mu        sync.Mutex
+	now, most int // requests at a time
+}
+
+func (c *crowd) answer(more int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now += more
+	c.most = max(c.most, c.now)
+}
+
+func (c *crowd) Drain(ctx context.Context, w drain.Worker, _ time.Duration) error {
+	_, err := c.Status(ctx, w)
+	return err
+}
+
+func (c *crowd) Status(context.Context, drain.Worker) (drain.Status, error) {
+	c.answer(1)
+	defer c.answer(-1)
+	time.Sleep(time.Second)
+	return drain.Status{State: drain.Active}, nil
+}
+
+// TestDrainAtOnce drains many servers that answer slowly: they are asked at once, and not too many of them.
+func TestDrainAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &crowd{}
+		workers := make([]drain.Worker, 3*askedAtOnce)
+		if err := drainShuffle(t.Context(), io.Discard, c, workers, time.Second); err == nil {
+			t.Error("they are drained")
+		}
+		if c.most != askedAtOnce || c.most < 2 {
+			t.Errorf("%d servers were asked at a time, want %d", c.most, askedAtOnce)
+		}
+	})
 }

@@ -59,7 +59,8 @@ func explainCommand() *cobra.Command {
   pod     the value that each of its cgroup files should have, has and had; whether it is batch; why it was evicted,
           also after it is gone
   node    who uses its CPU and memory, how much batch may use now, how much is sold, and why no more
-  worker  of a pool, by the name of its pod: its state, and which containers its guard told to leave ("nm" is the same)
+  worker  of a pool, by the name of its pod: its state, and which containers had to leave it, when and why, also after
+          its pod is gone ("nm" is the same)
   pool    its workers, and why each is in its state
   policy  which nodes it governs and in which state they are, and why it does not govern others
 

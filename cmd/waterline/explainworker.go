@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
@@ -35,7 +37,8 @@ type workerAnswer struct {
 	Phase     string                 `json:"phase"`               // of the pod; "": there is none
 	Allowance string                 `json:"allowance,omitempty"` // as the annotation has it
 	Marks     pool.Marks             `json:"marks"`
-	Records   []guardlog.Record      `json:"records"` // oldest first
+	Records   []guardlog.Record      `json:"records"`        // oldest first
+	Gone      []guardlog.Gone        `json:"gone,omitempty"` // its earlier pods, the last one first
 
 	guarded bool
 	words   meanings
@@ -63,8 +66,17 @@ func explainWorker(ctx context.Context, a *apis, namespace, name string) (answer
 			return nil, err
 		}
 	}
-	if w.readState(pools.Items); w.Pool == "" {
-		return nil, fmt.Errorf("no pool in namespace %s has a worker %q, and there is no such pod", namespace, name)
+	w.readState(pools.Items)
+	var unread error
+	for i := range pools.Items {
+		unread = errors.Join(unread, w.readGone(ctx, a, &pools.Items[i]))
+	}
+	if w.Pool == "" && unread != nil {
+		return nil, unread
+	}
+	if w.Pool == "" {
+		return nil, fmt.Errorf("no pool in namespace %s has a worker %q, or had one whose guard told of containers that "+
+			"left, and there is no such pod", namespace, name)
 	}
 	for _, previous := range []bool{true, false} {
 		if !w.guarded {
@@ -72,11 +84,11 @@ func explainWorker(ctx context.Context, a *apis, namespace, name string) (answer
 		}
 		records, err := guardLog(ctx, a.core, namespace, name, previous)
 		if err != nil && !previous {
-			return w, err
+			return w, errors.Join(err, unread)
 		}
 		w.Records = append(w.Records, records...)
 	}
-	return w, nil
+	return w, unread
 }
 
 // readState finds the worker in its pool.
@@ -106,6 +118,26 @@ func (w *workerAnswer) readPod(pod *corev1.Pod) error {
 	}
 	for i := range pod.Spec.InitContainers {
 		w.guarded = w.guarded || pod.Spec.InitContainers[i].Name == guardContainer
+	}
+	return nil
+}
+
+// readGone reads what is known of the worker's earlier pods in a pool.
+func (w *workerAnswer) readGone(ctx context.Context, a *apis, p *v1alpha1.WorkerPool) error {
+	var c corev1.ConfigMap
+	part := guardlog.GonePart(p.Name, w.Name)
+	err := a.core.Get().Namespace(p.Namespace).Resource("configmaps").Name(part).Do(ctx).Into(&c)
+	if apierrors.IsNotFound(err) || err == nil && !metav1.IsControlledBy(&c, p) {
+		return nil // no pod of these workers has gone, or the name is taken
+	}
+	if err != nil {
+		return fmt.Errorf("reading ConfigMap %s/%s, which has earlier pods of the worker, takes the verb get on "+
+			"configmaps: %w", p.Namespace, part, err)
+	}
+	for _, g := range guardlog.ReadGone(c.Data[v1alpha1.PoolGoneKey]) {
+		if g.Worker == w.Name {
+			w.Gone, w.Pool, w.words = append(w.Gone, g), cmp.Or(w.Pool, p.Name), poolMeanings(p)
+		}
 	}
 	return nil
 }
@@ -158,7 +190,7 @@ func (w *workerAnswer) meanings() meanings {
 // signals.
 func (w *workerAnswer) print(out io.Writer) error {
 	fmt.Fprintf(out, "worker %s/%s of pool %s on node %s: %s\n", w.Namespace, w.Name, w.Pool,
-		cmp.Or(w.Node, "(none yet)"), cmp.Or(w.Phase, "no pod"))
+		cmp.Or(w.Node, "(none)"), cmp.Or(w.Phase, "no pod"))
 	if s := w.State; s != nil {
 		fmt.Fprintf(out, "%s since %s: %s\n", s.Phase, clock(s.Since.Time), strings.TrimSpace(s.Reason+" "+s.Message))
 	}
@@ -178,9 +210,26 @@ func (w *workerAnswer) print(out io.Writer) error {
 	case len(w.Records) == 0:
 		fmt.Fprintln(out, "no container had to leave")
 	}
+	printLeavers(out, w.Records)
+	for i := range w.Gone {
+		g := &w.Gone[i]
+		fmt.Fprintf(out, "\nan earlier pod, on node %s, was gone at %s", cmp.Or(g.Node, "(none)"), clock(g.At))
+		if g.Phase != "" {
+			fmt.Fprintf(out, "; before, it was %s", g.Phase+": "+g.Reason)
+		}
+		fmt.Fprintln(out, "\nthese left it, by the last message of its guard, which containers of that pod can forge:")
+		all := slices.Clone(g.Containers)
+		slices.Reverse(all)
+		printLeavers(out, all)
+	}
+	return nil
+}
+
+// printLeavers shows what became of containers, in the order of the first records of each.
+func printLeavers(out io.Writer, records []guardlog.Record) {
 	var order []string
 	of := map[string][]guardlog.Record{}
-	for _, r := range w.Records {
+	for _, r := range records {
 		if of[r.Container] == nil {
 			order = append(order, r.Container)
 		}
@@ -189,7 +238,6 @@ func (w *workerAnswer) print(out io.Writer) error {
 	for _, id := range order {
 		printLeaver(out, id, of[id])
 	}
-	return nil
 }
 
 // printLeaver shows the signals that one container got, and its end.
@@ -199,10 +247,22 @@ func printLeaver(out io.Writer, id string, records []guardlog.Record) {
 	if first.Master {
 		what = ", its master"
 	}
-	fmt.Fprintf(out, "\n%s of %s%s, user %s\n", id, cmp.Or(first.Application, "no application"), what,
-		cmp.Or(first.User, "unknown"))
+	fmt.Fprintf(out, "\n%s of %s%s, user %s\n", id, cmp.Or(first.Application, guardlog.Application(id), "no application"),
+		what, cmp.Or(first.User, "unknown"))
+	shown := map[guardlog.Try]bool{} // signals that have a record of their own, or are in the one before
+	sent := func(t guardlog.Try) guardlog.Try {
+		return guardlog.Try{At: t.At.UTC().Truncate(time.Second), Signal: t.Signal}
+	}
 	for _, r := range records {
+		for _, t := range r.Tried {
+			if !shown[sent(t)] {
+				fmt.Fprintf(out, "  %s\n", strings.TrimSpace(clock(t.At)+"  SIG"+t.Signal+" "+t.Reason))
+			}
+			shown[sent(t)] = true
+		}
+		shown[sent(guardlog.Try{At: r.At, Signal: r.Signal})] = true
 		switch {
+		case r.Signal == "" && !r.Left && !r.Asked: // its signals are all that is known
 		case r.Left:
 			fmt.Fprintf(out, "  %s  left%s\n", clock(r.At), leaving(&r))
 		case r.Asked && r.Signal != "":
@@ -220,6 +280,9 @@ func printLeaver(out io.Writer, id string, records []guardlog.Record) {
 // leaving says by whom a container was ended that left, and what its worker might use then.
 func leaving(r *guardlog.Record) string {
 	var text string
+	if r.WithWorker {
+		return " with its worker, whose pod ended"
+	}
 	switch r.Exit {
 	case 0:
 	case yarn.ExitByRM:

@@ -86,8 +86,8 @@ func beExecutor() error {
 		return fmt.Errorf("it runs as user %d for %d of group %d", os.Geteuid(), os.Getuid(), os.Getegid())
 	}
 	home := filepath.Join(dir, "local/usercache", fmt.Sprint(user))
-	app := filepath.Join(home, "appcache", application(container))
-	logs := filepath.Join(dir, "logs", application(container))
+	app := filepath.Join(home, "appcache", guardlog.Application(container))
+	logs := filepath.Join(dir, "logs", guardlog.Application(container))
 	work := filepath.Join(app, container)
 	script, tokens := filepath.Join(work, "launch_container.sh"), filepath.Join(work, "container_tokens")
 	const content = "#!/bin/sh\nexport CONTAINER_ID=%s\nexec /bin/sh -c 'sleep 1000 & wait'\n"

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -28,9 +29,12 @@ const (
 	every = time.Second
 	// idle is the pace while nothing is over and memory is far from its limit.
 	idle = 5 * time.Second
-	// listEvery is the pace of the NodeManager's list while nothing is over. It is needed then for the time in which the
-	// NodeManager might be silent.
-	listEvery = 30 * time.Second
+	// listEvery is the pace of the NodeManager's list while nothing is over. A NodeManager lists a container that has
+	// ended until its application was told, for some seconds.
+	listEvery = 5 * time.Second
+	// scanEvery is the pace of looks at processes then. They are needed for the time in which the NodeManager might be
+	// silent.
+	scanEvery = 30 * time.Second
 	// listWithin bounds one request to the NodeManager.
 	listWithin = 5 * time.Second
 )
@@ -60,6 +64,8 @@ type Options struct {
 	OtherUsers bool
 	// Proc is the mount point of procfs; /proc if empty.
 	Proc string
+	// Will is the path of the container's termination message. A file that is not there is not made.
+	Will string
 	// Out gets one line of JSON for each [guardlog.Record].
 	Out io.Writer
 	Log *slog.Logger
@@ -81,6 +87,7 @@ type Guard struct {
 	refused   map[string]time.Time // by container: when the kernel last refused a signal
 	hits      map[string][]hit     // by container: the signals that it got
 	records   records
+	will      will
 	logged    map[string]string // by what was done: the error in the log
 	last      shed.Decision
 	listAsked time.Time
@@ -94,7 +101,8 @@ type Guard struct {
 type hit struct {
 	at     time.Time
 	signal shed.Signal
-	remote bool // the ResourceManager was asked for it
+	remote bool   // the ResourceManager was asked for it
+	reason string // its code
 }
 
 // New returns a guard. It does nothing before [Guard.Run].
@@ -124,7 +132,8 @@ func New(o Options) (*Guard, error) {
 		o: o, nm: nm, rm: rm, asked: make(chan asked),
 		allowance: allowanceFile{path: o.Allowance}, cgroup: meter{dir: o.Cgroup},
 		processes: scanner{proc: o.Proc, remote: rm != nil}, listing: newListing(), refused: map[string]time.Time{},
-		hits: map[string][]hit{}, records: records{out: o.Out}, logged: map[string]string{},
+		hits: map[string][]hit{}, records: records{out: o.Out}, will: will{path: o.Will},
+		logged: map[string]string{},
 	}, nil
 }
 
@@ -153,8 +162,25 @@ func (g *Guard) Run(ctx context.Context) {
 		pause := g.round(ctx, now)
 		select {
 		case <-ctx.Done():
+			g.end(time.Now())
 			return
 		case <-time.After(pause):
+		}
+	}
+}
+
+// end records the containers that ended with their worker. A sidecar is told to end after all other containers of its
+// pod have ended, so a NodeManager that still runs means that the guard alone ends.
+func (g *Guard) end(now time.Time) {
+	if _ = g.processes.find(now, g.o.PID); g.processes.manager.pid != 0 {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(g.listing.known)) {
+		if l := g.listing.known[id]; l.Known && l.Holds {
+			g.write(context.Background(), guardlog.Record{
+				At: now, Container: id, Application: guardlog.Application(id), User: l.user, Master: l.Master, Left: true,
+				WithWorker: true, Tried: g.tried(id),
+			})
 		}
 	}
 }
@@ -175,7 +201,7 @@ func (g *Guard) round(ctx context.Context, now time.Time) time.Duration {
 	}
 	in.Memory, in.CPU, err = g.cgroup.read(now)
 	g.complain(ctx, "reading the cgroup of the NodeManager", err)
-	if g.last.Closely || len(g.hits) > 0 || now.Sub(g.processes.at) >= listEvery {
+	if g.last.Closely || len(g.hits) > 0 || now.Sub(g.processes.at) >= scanEvery {
 		g.complain(ctx, "reading processes", g.processes.scan(now, g.o.OtherUsers))
 	}
 	in.Listed, in.Scanned = g.listing.at, g.processes.at
@@ -237,7 +263,7 @@ func (g *Guard) containers(now time.Time) []shed.Container {
 	slices.SortFunc(all, func(a, b shed.Container) int { return strings.Compare(a.ID, b.ID) })
 	if now.Sub(g.listing.at) > silentAfter {
 		for id, p := range g.processes.of {
-			if g.listing.known[id] == nil && containerID(id) {
+			if g.listing.known[id] == nil && guardlog.IsContainer(id) {
 				all = append(all, shed.Container{
 					ID: id, Master: true, Started: p.started, Processes: len(p.members), Refused: g.refused[id],
 				})
@@ -251,7 +277,7 @@ func (g *Guard) containers(now time.Time) []shed.Container {
 func (g *Guard) deliver(ctx context.Context, now time.Time) {
 	d := g.last
 	r := guardlog.Record{
-		At: now, Container: d.Container, Application: application(d.Container), Signal: string(d.Signal),
+		At: now, Container: d.Container, Application: guardlog.Application(d.Container), Signal: string(d.Signal),
 		Reason: string(d.Reason.Code), Why: d.Reason.Details(), Operands: d.Reason.Operands,
 		Tried: g.tried(d.Container),
 	}
@@ -264,7 +290,7 @@ func (g *Guard) deliver(ctx context.Context, now time.Time) {
 	}
 	delivered := n > 0 || r.Asked // unless the ResourceManager refuses
 	if delivered {
-		g.hits[d.Container] = append(g.hits[d.Container], hit{now, d.Signal, r.Asked})
+		g.hits[d.Container] = append(g.hits[d.Container], hit{now, d.Signal, r.Asked, r.Reason})
 		delete(g.refused, d.Container)
 	} else {
 		g.failed = append(g.failed, shed.Outcome{Container: d.Container})
@@ -284,7 +310,7 @@ func (g *Guard) deliver(ctx context.Context, now time.Time) {
 func (g *Guard) tried(id string) []guardlog.Try {
 	var all []guardlog.Try
 	for _, h := range g.hits[id] {
-		all = append(all, guardlog.Try{At: h.at, Signal: string(h.signal)})
+		all = append(all, guardlog.Try{At: h.at, Signal: string(h.signal), Reason: h.reason})
 	}
 	return all
 }
@@ -301,12 +327,12 @@ func (g *Guard) farewell(now time.Time) {
 		if g.processes.of[id] != nil || !g.processes.at.After(last.at) {
 			continue
 		}
-		r := guardlog.Record{At: now, Container: id, Application: application(id), Left: true, Tried: g.tried(id)}
+		r := guardlog.Record{At: now, Container: id, Application: guardlog.Application(id), Left: true, Tried: g.tried(id)}
 		if l := g.listing.known[id]; l != nil {
 			if last.remote && !l.Ended {
 				continue // the NodeManager alone sees its processes
 			}
-			r.User, r.Master, r.Exit = l.user, l.Master, l.exit
+			r.User, r.Master, r.Exit, l.told = l.user, l.Master, l.exit, true
 		}
 		delete(g.hits, id)
 		g.complain(context.Background(), "signalling "+id, nil)
@@ -316,6 +342,7 @@ func (g *Guard) farewell(now time.Time) {
 
 func (g *Guard) write(ctx context.Context, r guardlog.Record) {
 	g.complain(ctx, "writing a record", g.records.add(r))
+	g.complain(ctx, "writing the termination message", g.will.add(r))
 }
 
 // complain logs an error. The same error is logged once until the next success.
@@ -335,27 +362,6 @@ func (g *Guard) troubles() []string {
 		all = append(all, doing+": "+err)
 	}
 	return all
-}
-
-// application returns the id of the application that a container belongs to; "" for an id that is none.
-func application(container string) string {
-	parts := strings.Split(container, "_")
-	if len(parts) > 1 && strings.HasPrefix(parts[1], "e") { // the epoch of a ResourceManager that was started again
-		parts = append(parts[:1], parts[2:]...)
-	}
-	if len(parts) != 5 {
-		return ""
-	}
-	return "application_" + parts[1] + "_" + parts[2]
-}
-
-// containerID reports whether a text is the id of a container: container_[eEPOCH_]CLUSTER_APPLICATION_ATTEMPT_NUMBER.
-func containerID(id string) bool {
-	rest, found := strings.CutPrefix(id, "container_")
-	if !found || len(id) > 100 || application(id) == "" {
-		return false
-	}
-	return strings.Trim(strings.TrimPrefix(rest, "e"), "0123456789_") == ""
 }
 
 // attempt is the part of a container's id that its application's attempt has too.

@@ -42,11 +42,11 @@ func TestIDs(t *testing.T) {
 		{"container_e1_" + strings.Repeat("1", 100) + "_1_1_1", "", false, false},
 		{"", "", false, false},
 	} {
-		if got := containerID(c.id); got != c.valid {
+		if got := guardlog.IsContainer(c.id); got != c.valid {
 			t.Errorf("%q: an id: %v", c.id, got)
 		}
-		if c.valid && (application(c.id) != c.application || master(c.id) != c.master) {
-			t.Errorf("%q: of %q, a master: %v", c.id, application(c.id), master(c.id))
+		if c.valid && (guardlog.Application(c.id) != c.application || master(c.id) != c.master) {
+			t.Errorf("%q: of %q, a master: %v", c.id, guardlog.Application(c.id), master(c.id))
 		}
 	}
 }
@@ -165,7 +165,7 @@ func TestRefusals(t *testing.T) {
 		g.listing.known[id] = &listed{Container: shed.Container{ID: id, Known: true, Holds: true}}
 		g.state.Tried = append(g.state.Tried, shed.Tried{Container: id, Terminated: now})
 		g.state.Ended = append(g.state.Ended, now)
-		g.hits[id] = []hit{{now, shed.Terminate, true}}
+		g.hits[id] = []hit{{at: now, signal: shed.Terminate, remote: true}}
 	}
 	for _, id := range []string{first, second} {
 		g.heard(t.Context(), asked{id, now, errors.New("refused")})
@@ -307,7 +307,7 @@ func FuzzEnvironment(f *testing.F) {
 		if id != "" && !bytes.Contains(environment, []byte("CONTAINER_ID="+id)) {
 			t.Errorf("%q of %q", id, environment)
 		}
-		_ = containerID(id)
+		_ = guardlog.IsContainer(id)
 	})
 }
 
@@ -340,8 +340,8 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestLeavers checks which ends of containers are recorded: those by others while the worker had to shrink, 30 a minute
-// at most, and none of what a tenant writes breaks a line.
+// TestLeavers checks which ends of containers are recorded: those by others, 30 a minute at most, with what the worker
+// might use if it had to shrink, and none of what a tenant writes breaks a line.
 func TestLeavers(t *testing.T) {
 	g := testGuard(t, "http://127.0.0.1:1")
 	g.allowance.last = shed.Allowance{MemoryMiB: 1024, VCores: 2}
@@ -364,14 +364,14 @@ func TestLeavers(t *testing.T) {
 	}
 	list("RUNNING", 0)
 	list("DONE", 0)
-	if all := g.records.all; len(all) != 0 {
+	if all := g.records.all; len(all) != 2 || all[0].Exit != yarn.ExitByRM || all[0].Allowed != nil {
 		t.Errorf("while nothing is over: %+v", all)
 	}
 	g.last.Closely = true
 	list("RUNNING", 10)
 	list("DONE", 10)
 	list("DONE", 10)
-	all := g.records.all
+	all := g.records.all[2:]
 	if len(all) != 2 || all[0].Exit != yarn.ExitByRM || all[1].Exit != 143 || !all[0].Left || all[0].User != "alice" ||
 		*all[0].Allowed != g.allowance.last || all[0].Application != "application_1_0001" {
 		t.Fatalf("%+v", all)

@@ -2,9 +2,7 @@ package guard
 
 import (
 	"context"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/waterline-io/waterline/internal/decide/node/shed"
 	"github.com/waterline-io/waterline/internal/guard/guardlog"
@@ -13,6 +11,9 @@ import (
 
 // silentAfter is the age of the NodeManager's last list from which on processes alone say which containers there are.
 const silentAfter = 10 * time.Second
+
+// shownDiagnostics is how much of the diagnostics of a container is recorded.
+const shownDiagnostics = 200
 
 // leaversPerMinute bounds the records of containers that got no signal of the guard.
 const leaversPerMinute = 30
@@ -31,6 +32,7 @@ type listed struct {
 	claims  bool      // it is a master by its environment
 	gone    bool      // the NodeManager does not list it any more
 	exit    int       // of one that has ended; 0 until then
+	told    bool      // its end is recorded
 }
 
 // answer is what came of asking the NodeManager.
@@ -60,29 +62,25 @@ func (g *Guard) take(ctx context.Context, a answer) {
 	}
 }
 
-// leaver records the end of a container that somebody else ended while the worker had to shrink or memory was scarce.
+// leaver records the end of a container that somebody else ended.
 func (g *Guard) leaver(ctx context.Context, c *yarn.Container) {
 	now := time.Now()
 	if g.leavers.since.IsZero() || now.Sub(g.leavers.since) >= time.Minute {
 		g.leavers.since, g.leavers.count = now, 0
 	}
-	if !g.last.Closely || len(g.hits[c.ID]) > 0 || g.leavers.count >= leaversPerMinute {
+	if len(g.hits[c.ID]) > 0 || g.listing.known[c.ID].told || g.leavers.count >= leaversPerMinute {
 		return
 	}
 	g.leavers.count++
-	allowed := g.allowance.last
-	g.write(ctx, guardlog.Record{
-		At: now, Container: c.ID, Application: application(c.ID), User: c.User, Master: master(c.ID), Left: true,
-		Exit: c.ExitCode, Why: plain(c.Diagnostics), Allowed: &allowed,
-	})
-}
-
-// plain returns the beginning of a text that a tenant may have written, on one line.
-func plain(text string) string {
-	const most = 200
-	text = strings.Join(strings.FieldsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) }), " ")
-	runes := []rune(strings.TrimSpace(text))
-	return string(runes[:min(len(runes), most)])
+	r := guardlog.Record{
+		At: now, Container: c.ID, Application: guardlog.Application(c.ID), User: c.User, Master: master(c.ID), Left: true,
+		Exit: c.ExitCode, Why: guardlog.Plain(c.Diagnostics, shownDiagnostics),
+	}
+	if g.last.Closely { // the worker had to shrink, or memory was scarce
+		allowed := g.allowance.last
+		r.Allowed = &allowed
+	}
+	g.write(ctx, r)
 }
 
 // take takes a list over. It returns the containers that have ended since the list before, neither by themselves nor
@@ -92,7 +90,7 @@ func (l *listing) take(a answer) (left []*yarn.Container) {
 	seen := map[string]bool{}
 	for i := range a.containers {
 		c := &a.containers[i]
-		if !containerID(c.ID) {
+		if !guardlog.IsContainer(c.ID) {
 			continue
 		}
 		seen[c.ID] = true

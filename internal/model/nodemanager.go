@@ -7,6 +7,9 @@ type NodeManager struct {
 	Label       string
 	Total, Used Size // together: just after a resize, a ResourceManager can show that nothing is used
 	Containers  int
+	// Opportunistic is how many containers run without a right to their resources, or wait in the NodeManager's queue.
+	// They are in no other of these numbers.
+	Opportunistic int
 	// Listed is how many containers run by the account of the NodeManager itself. A graceful decommission is over at once
 	// if the NodeManager's next heartbeat has none, and kills those that were allocated and have not started (seen in
 	// Hadoop 3.5.0).

@@ -21,6 +21,9 @@ func TestTolerance(t *testing.T) {
 		`{"nodes":{"node":[{"id":"a:1","numContainers":"","nodeLabels":[]}]}}`: {
 			{ID: "a:1", Labels: list[string]{}},
 		},
+		`{"nodes":{"node":[{"id":"a:1","numRunningOpportContainers":2,"numQueuedContainers":"1"}]}}`: {
+			{ID: "a:1", Opport: 2, Queued: 1},
+		},
 		`{"nodes":{"node":null}}`: nil, `{"nodes":{}}`: nil, `{"nodes":null}`: nil, `{"nodes":""}`: nil, `{}`: nil,
 	} {
 		var answer struct {
@@ -46,6 +49,14 @@ func TestTolerance(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(`1`), &f); err == nil {
 		t.Error("1 is read as a truth value")
+	}
+}
+
+// TestOpportunistic checks that opportunistic containers count, also those that wait for room.
+func TestOpportunistic(t *testing.T) {
+	n, err := nodeJSON{ID: "a:1", Containers: 4, Opport: 2, Queued: 1}.node()
+	if err != nil || n.Containers != 4 || n.Opportunistic != 3 {
+		t.Errorf("%+v, %v", n, err)
 	}
 }
 

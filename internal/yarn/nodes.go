@@ -39,6 +39,7 @@ type Node struct {
 	// an old time does not mean a dead node.
 	LastHealthUpdate time.Time
 	Containers       int
+	Opportunistic    int // containers that run without a right to their resources, or wait in the NodeManager's queue
 	Total            Resource
 	Used             Resource
 	Available        Resource // negative while overcommitted
@@ -62,6 +63,8 @@ type nodeJSON struct {
 	HealthReport string        `json:"healthReport"`
 	HealthUpdate number        `json:"lastHealthUpdate"`
 	Containers   number        `json:"numContainers"`
+	Opport       number        `json:"numRunningOpportContainers"`
+	Queued       number        `json:"numQueuedContainers"`
 	UsedMemory   number        `json:"usedMemoryMB"`
 	FreeMemory   number        `json:"availMemoryMB"`
 	UsedVCores   number        `json:"usedVirtualCores"`
@@ -77,9 +80,10 @@ func (j nodeJSON) node() (Node, error) {
 	n := Node{
 		ID: j.ID, Host: j.Host, Rack: j.Rack, State: j.State, HTTPAddress: j.HTTPAddress, Version: j.Version,
 		HealthReport: cut(j.HealthReport), LastHealthUpdate: j.HealthUpdate.time(), Containers: int(j.Containers),
-		Used:      Resource{MemoryMiB: int64(j.UsedMemory), VCores: int64(j.UsedVCores)},
-		Available: Resource{MemoryMiB: int64(j.FreeMemory), VCores: int64(j.FreeVCores)},
-		Labels:    j.Labels,
+		Opportunistic: int(j.Opport + j.Queued),
+		Used:          Resource{MemoryMiB: int64(j.UsedMemory), VCores: int64(j.UsedVCores)},
+		Available:     Resource{MemoryMiB: int64(j.FreeMemory), VCores: int64(j.FreeVCores)},
+		Labels:        j.Labels,
 	}
 	n.Total = Resource{MemoryMiB: n.Used.MemoryMiB + n.Available.MemoryMiB, VCores: n.Used.VCores + n.Available.VCores}
 	if j.Total != nil {

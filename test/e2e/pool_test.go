@@ -132,7 +132,7 @@ func TestAPIPool(t *testing.T) {
 	beside(t, map[string]func(t *testing.T){
 		"life": y.testLife, "loss": y.testLoss, "drain": y.testDrain, "window": y.testWindow,
 		"again": y.testAgain, "fixed": y.testFixed, "secret": y.testSecret, "many": y.testMany,
-		"demand": y.testDemand,
+		"demand": y.testDemand, "gone": y.testGone,
 		"evict":  func(t *testing.T) { y.testEvict(t) },
 		"hang":   func(t *testing.T) { y.testHang(t) },
 		"zeros":  func(t *testing.T) { y.testZeros(t) },

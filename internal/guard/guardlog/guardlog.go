@@ -9,8 +9,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Record is one decision about a container, or its end: after a signal, or because somebody else ended it while the
-// worker had to shrink or memory was scarce. The log has one line for each.
+// Record is one decision about a container, or its end: after a signal, because somebody else ended it, or with its
+// worker. The log has one line for each.
 type Record struct {
 	At          time.Time       `json:"at"`
 	Container   string          `json:"container"`
@@ -25,8 +25,11 @@ type Record struct {
 	Operands    []model.Operand `json:"operands,omitempty"`
 	Tried       []Try           `json:"tried,omitempty"` // the signals before
 	Left        bool            `json:"left,omitzero"`   // no process of it is left
-	Exit        int             `json:"exit,omitzero"`   // of one that left, by the NodeManager; 0: not known
-	// Allowed is what containers might use when one left that got no signal.
+	// WithWorker means that it left because its worker's pod ended: the NodeManager listed it until then.
+	WithWorker bool `json:"withWorker,omitzero"`
+	Exit       int  `json:"exit,omitzero"` // of one that left, by the NodeManager; 0: not known
+	// Allowed is what containers might use when one left that got no signal, while the worker had to shrink or memory was
+	// scarce.
 	Allowed *shed.Allowance `json:"allowed,omitempty"`
 	Error   string          `json:"error,omitzero"`
 }
@@ -35,4 +38,5 @@ type Record struct {
 type Try struct {
 	At     time.Time `json:"at"`
 	Signal string    `json:"signal"`
+	Reason string    `json:"reason,omitzero"`
 }

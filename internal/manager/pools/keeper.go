@@ -17,6 +17,7 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	actyarn "github.com/waterline-io/waterline/internal/act/yarn"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
+	"github.com/waterline-io/waterline/internal/guard/guardlog"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 	observeyarn "github.com/waterline-io/waterline/internal/observe/yarn"
 	"github.com/waterline-io/waterline/internal/yarn"
@@ -52,6 +53,9 @@ type keeper struct {
 	watched    map[string]pool.History // by node: what it had for workers
 	workers    int                     // of the round before
 	demand     demand                  // of applications
+	gone       []guardlog.Gone         // pods of workers whose guards' words are not written down yet
+	goneAfter  time.Time               // when that may be tried
+	causes     map[string]cause        // by pod
 
 	mu    sync.Mutex
 	shown shown // for the metrics
@@ -134,6 +138,7 @@ func (k *keeper) round(ctx context.Context) bool {
 		k.uid, k.status, k.saved, k.warned = p.UID, status, status.DeepCopy(), map[string]string{}
 		cluster := k.observer.Cluster // the rest that these know is of another pool
 		k.observer, k.actor = observeyarn.Observer{Cluster: cluster}, actyarn.Actor{Cluster: cluster}
+		k.gone, k.causes = nil, nil
 	}
 	var t trouble
 	used, read, err := k.usable(p)
@@ -166,6 +171,7 @@ func (k *keeper) round(ctx context.Context) bool {
 	k.workers = len(r.places)
 	r.act(ctx)
 	k.report(ctx, now, p, r, &t)
+	k.writeGone(ctx, now, p)
 	return true
 }
 

@@ -68,6 +68,7 @@ type Controller struct {
 	pools    map[string]*table.Table[*v1alpha1.WorkerPool] // by namespace
 	pods     map[string]*table.Table[podRow]
 	excludes actyarn.Files
+	gone     gonePods
 	queues   chan struct{} // has room for the one pool that reads the queues of its ResourceManager
 
 	mu      sync.Mutex
@@ -86,6 +87,7 @@ func New(o Options) *Controller {
 		pools.Changed = c.changed
 		pods := table.New(func(obj any) podRow { return rowOf(obj.(*corev1.Pod)) })
 		pods.Changed, pods.Matters = c.changed, podMatters
+		pods.Gone = func(p podRow) { c.went(namespace, p) }
 		c.pools[namespace], c.pods[namespace] = pools, pods
 	}
 	return c

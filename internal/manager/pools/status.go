@@ -63,6 +63,7 @@ func (k *keeper) report(ctx context.Context, now time.Time, p *v1alpha1.WorkerPo
 	if r != nil {
 		k.show(r, &next)
 	}
+	k.takeGone(now, p, &next)
 	k.status = &next
 	shown := shownOf(&next)
 	next.Reports = shown.Reports

@@ -27,6 +27,9 @@ type Table[T any] struct {
 	// Matters, if not nil, reports whether the change of a value is one to call Changed for. Values that come or go always
 	// are. Set it before the table is followed.
 	Matters func(before, after T) bool
+	// Gone, if not nil, is called with the last value of an object that is gone, before that shows, without the lock. Set
+	// it before the table is followed.
+	Gone func(last T)
 
 	mu      sync.Mutex
 	rows    map[string]T // by name, or namespace/name
@@ -178,6 +181,9 @@ func (t *Table[T]) Delete(obj any) error {
 	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = tombstone.Obj
 	}
+	if t.Gone != nil {
+		t.Gone(t.row(obj))
+	}
 	name := key(obj)
 	t.change(func() { delete(t.rows, name) })
 	return nil
@@ -188,6 +194,16 @@ func (t *Table[T]) Replace(list []any, _ string) error {
 	rows := make(map[string]T, len(list))
 	for _, obj := range list {
 		rows[key(obj)] = t.row(obj)
+	}
+	if t.Gone != nil {
+		t.mu.Lock()
+		before := t.rows // which only the caller of this changes
+		t.mu.Unlock()
+		for name, last := range before {
+			if _, still := rows[name]; !still {
+				t.Gone(last)
+			}
+		}
 	}
 	t.change(func() { t.rows, t.listed = rows, true })
 	return nil

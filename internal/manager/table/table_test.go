@@ -3,8 +3,10 @@ package table
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -85,4 +87,28 @@ func TestPoll(t *testing.T) {
 	}
 	cancel()
 	<-done
+}
+
+// TestGone checks that each object that goes is told of once, with its last value, also if that shows in a list only.
+func TestGone(t *testing.T) {
+	node := func(name, zone string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"zone": zone}}}
+	}
+	table := New(func(obj any) string { n := obj.(*corev1.Node); return n.Name + n.Labels["zone"] })
+	var gone []string
+	table.Gone = func(last string) {
+		if _, there := table.Get(last[:1]); !there {
+			t.Errorf("%s was forgotten before", last)
+		}
+		gone = append(gone, last)
+	}
+	err := errors.Join(table.Add(node("a", "1")), table.Add(node("b", "1")), table.Add(node("c", "1")),
+		table.Delete(node("a", "2")), // its last change comes with its end
+		table.Update(node("b", "3")), table.Replace([]any{node("c", "4")}, ""), table.Replace(nil, ""))
+	if want := []string{"a2", "b3", "c4"}; err != nil || !slices.Equal(gone, want) {
+		t.Errorf("gone: %q, want %q; %v", gone, want, err)
+	}
+	if rows, _ := table.All(); len(rows) != 0 {
+		t.Errorf("left: %v", rows)
+	}
 }

@@ -173,6 +173,7 @@ func Manager(n yarn.Node) model.NodeManager {
 	m := model.NodeManager{
 		ID: n.ID, State: string(n.State), Health: n.HealthReport,
 		Total: n.Total, Used: n.Used, Containers: n.Containers, Listed: n.Containers,
+		Opportunistic: n.Opportunistic,
 	}
 	if len(n.Labels) > 0 {
 		m.Label = n.Labels[0]

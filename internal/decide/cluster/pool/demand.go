@@ -112,7 +112,7 @@ func (w *Worker) empty() bool {
 	if m == nil {
 		return !w.Pod.Marks.Registered
 	}
-	return m.Containers == 0 && m.Used == (Size{})
+	return m.Containers+m.Opportunistic == 0 && m.Used == (Size{})
 }
 
 // see returns what is known about idle workers after a round. What was not seen for a while begins anew.

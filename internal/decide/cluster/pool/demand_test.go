@@ -84,6 +84,7 @@ func TestDoubtKeepsWorkers(t *testing.T) {
 		{"another ResourceManager", func(in *Input, _ *Worker) { in.RM.Since = now.Add(-time.Minute) }, true},
 		{"a container", func(_ *Input, w *Worker) { w.Managers[0].Containers = 1 }, true},
 		{"a container by its size", func(_ *Input, w *Worker) { w.Managers[0].Used.VCores = 1 }, true},
+		{"an opportunistic container", func(_ *Input, w *Worker) { w.Managers[0].Opportunistic = 1 }, true},
 		{"not registered yet", func(_ *Input, w *Worker) { w.Managers, w.Pod.Marks.Registered = nil, false }, false},
 		{"an invalid spec", func(in *Input, _ *Worker) { in.Settings.Invalid = true }, true},
 		{"idle for too short", func(in *Input, _ *Worker) { in.Settings.Window = time.Hour }, true},
