@@ -117,14 +117,14 @@ func New(o Options) (*Guard, error) {
 		return nil, fmt.Errorf("a hard mark of %d %% of the memory limit: write 50 to 100", s.HardPercent)
 	}
 	// A NodeManager has at most a few hundred containers, of 1 kB each.
-	nm, err := yarn.NewNM(yarn.HTTPOptions{Auth: yarn.Auth{User: o.User}, Timeout: listWithin, MaxAnswer: 4 << 20})
+	nm, err := yarn.NewSimpleNM(yarn.HTTPOptions{Auth: yarn.Auth{User: o.User}, Timeout: listWithin, MaxAnswer: 4 << 20})
 	if err != nil {
 		return nil, err
 	}
 	var rm *yarn.RM
 	if len(o.ResourceManagers) > 0 {
 		options := yarn.HTTPOptions{Auth: yarn.Auth{User: o.User}, Timeout: listWithin, MaxAnswer: 64 << 10}
-		if rm, err = yarn.NewRM(o.ResourceManagers, options); err != nil {
+		if rm, err = yarn.NewSimpleRM(o.ResourceManagers, options); err != nil {
 			return nil, err
 		}
 	}

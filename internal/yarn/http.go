@@ -43,7 +43,25 @@ type web struct {
 	client    http.Client
 }
 
+// newWeb returns a client that logs in where the cluster asks for it.
 func newWeb(o HTTPOptions) (web, error) {
+	w, err := simpleWeb(o)
+	if err != nil {
+		return web{}, err
+	}
+	tickets, err := o.Auth.tickets()
+	if err != nil {
+		return web{}, err
+	}
+	if tickets != nil {
+		w.client.Transport = &negotiator{next: w.client.Transport, tickets: tickets, asks: map[string]bool{}}
+		w.principal = tickets.principal
+	}
+	return w, nil
+}
+
+// simpleWeb returns a client that never logs in. A program that makes no other one is linked without Kerberos.
+func simpleWeb(o HTTPOptions) (web, error) {
 	if o.Timeout == 0 {
 		o.Timeout = 10 * time.Second
 	}
@@ -62,14 +80,6 @@ func newWeb(o HTTPOptions) (web, error) {
 	}
 	w := web{user: o.Auth.User, timeout: o.Timeout, most: cmp.Or(o.MaxAnswer, maxAnswer)}
 	w.whole = cmp.Or(o.MaxWhole, w.most)
-	tickets, err := o.Auth.tickets()
-	if err != nil {
-		return web{}, err
-	}
-	if tickets != nil {
-		transport = &negotiator{next: transport, tickets: tickets, asks: map[string]bool{}}
-		w.principal = tickets.principal
-	}
 	w.client = http.Client{
 		Transport: transport,
 		// A standby ResourceManager redirects to the active one by a name that may mean nothing here.

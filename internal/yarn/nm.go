@@ -12,8 +12,13 @@ import (
 type NM struct{ web }
 
 // NewNM returns a client of NodeManagers.
-func NewNM(o HTTPOptions) (*NM, error) {
-	web, err := newWeb(o)
+func NewNM(o HTTPOptions) (*NM, error) { return newNM(o, newWeb) }
+
+// NewSimpleNM returns a client of NodeManagers that never logs in, for programs that are to take little memory.
+func NewSimpleNM(o HTTPOptions) (*NM, error) { return newNM(o, simpleWeb) }
+
+func newNM(o HTTPOptions, open func(HTTPOptions) (web, error)) (*NM, error) {
+	web, err := open(o)
 	if err != nil {
 		return nil, fmt.Errorf("making a client of NodeManagers: %w", err)
 	}

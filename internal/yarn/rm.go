@@ -29,7 +29,14 @@ type RM struct {
 }
 
 // NewRM returns a client of the ResourceManagers with these base addresses, such as http://rm1.example:8088.
-func NewRM(addresses []string, o HTTPOptions) (*RM, error) {
+func NewRM(addresses []string, o HTTPOptions) (*RM, error) { return newRM(addresses, o, newWeb) }
+
+// NewSimpleRM returns a client of ResourceManagers that never logs in, for programs that are to take little memory.
+func NewSimpleRM(addresses []string, o HTTPOptions) (*RM, error) {
+	return newRM(addresses, o, simpleWeb)
+}
+
+func newRM(addresses []string, o HTTPOptions, open func(HTTPOptions) (web, error)) (*RM, error) {
 	if len(addresses) == 0 {
 		return nil, errors.New("no address of a ResourceManager is given")
 	}
@@ -42,7 +49,7 @@ func NewRM(addresses []string, o HTTPOptions) (*RM, error) {
 			return nil, fmt.Errorf("the address of a ResourceManager is %q; it must be like http://rm1.example:8088", a)
 		}
 	}
-	web, err := newWeb(o)
+	web, err := open(o)
 	if err != nil {
 		return nil, fmt.Errorf("making a client of ResourceManagers: %w", err)
 	}
