@@ -167,7 +167,7 @@ bench predict 15 lab predict predict --trace "${WATERLINE_TRACES:-../shared/trac
 bench simulate-pool 5 simulate_pool
 bench scheduler 7 e2e scheduler TestSchedulerFigures -on=api # 10,000 pods on 1,000 nodes, beside the stock one
 bench scheduler-jobs 1 e2e scheduler-jobs TestSchedulerJobsFigures -on=api
-bench pools 7 e2e yarn TestAPIPoolFigures -on=api # 500 NodeManagers, with a fake ResourceManager
+bench pools 18 e2e yarn-pools TestAPIPoolFigures -on=api # 500 and 2,000 NodeManagers, with a fake ResourceManager
 bench pools-yarn 10 yarn yarn 'TestPool(Night|Harm)Figures' -on=yarn
 bench pools-pressure 10 yarn yarn-pressure TestPoolPressureFigures -on=yarn
 bench pods-spark 15 pods yarn 'TestYARNSpark|TestSparkNativeFigures|TestYARNPoolFigures' # beside Redis, on a real node

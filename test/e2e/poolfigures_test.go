@@ -66,7 +66,7 @@ func TestAPIPoolFigures(t *testing.T) {
 		})
 	}
 	if !t.Failed() {
-		noCrowd(t).judge("yarn", withOthers(t, "yarn", metrics), most)
+		noCrowd(t).judge("yarn-pools", metrics, most)
 	}
 }
 
