@@ -24,8 +24,8 @@ func TestNodeQuickstart(t *testing.T) {
 	removal(t, quickstartPage)
 }
 
-// TestNodeQuickstartPulled makes images and pushes them as the page says, and runs the page with a node that has none of
-// them and pulls them. Twice: what the first time leaves on the node must not be in the way of the second.
+// TestNodeQuickstartPulled makes images and pushes them as the page says, and runs the page with a node that has none
+// of them and pulls them. Twice: what the first time leaves on the node must not be in the way of the second.
 func TestNodeQuickstartPulled(t *testing.T) {
 	oneNode(t, "its commands are the same there")
 	if _, err := exec.LookPath(oci.Program); err != nil {

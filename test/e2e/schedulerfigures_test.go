@@ -106,11 +106,11 @@ func (s *schedule) latency(profile string, rate, pods int) time.Duration {
 
 // TestSchedulerFigures compares the profile with all plugins with the stock profile of the same process, for pods that
 // request CPU and for those that request batch CPU. The rounds of the two alternate, so that both see the same machine.
-// With WATERLINE_BENCH it measures 10,000 pods on 1,000 nodes, or on as many as WATERLINE_SCALE_NODES says. Rounds differ
-// by a tenth, and by much more while something else runs, so there are five of throughput, and medians count: of the
-// rounds, and of the ratios within a round. The short form has few pods, and limits for a machine that other tests load
-// as well: ratios, and the spread, which does not depend on speed. What the plugins cost on 1,000 nodes is limited by
-// TestCycleCost in k8s/scheduler, which does without an API server.
+// With WATERLINE_BENCH it measures 10,000 pods on 1,000 nodes, or on as many as WATERLINE_SCALE_NODES says. Rounds
+// differ by a tenth, and by much more while something else runs, so there are five of throughput, and medians count: of
+// the rounds, and of the ratios within a round. The short form has few pods, and limits for a machine that other tests
+// load as well: ratios, and the spread, which does not depend on speed. What the plugins cost on 1,000 nodes is limited
+// by TestCycleCost in k8s/scheduler, which does without an API server.
 func TestSchedulerFigures(t *testing.T) {
 	const latencyRounds = 2
 	count, pods, rounds, rate, seconds := 30, 150, latencyRounds, 20, 2 // the nodes have room for 16 batch pods each

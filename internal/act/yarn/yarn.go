@@ -126,8 +126,8 @@ func (a *Actor) resizeTogether(ctx context.Context, now time.Time, all []*Resize
 	return a.Cluster.Admin.SendResizes(ctx, resizes)
 }
 
-// within returns how long the ResourceManager is told to wait, from now on. If it was told the same deadline before, its
-// containers keep what they were promised then.
+// within returns how long the ResourceManager is told to wait, from now on. If it was told the same deadline before,
+// its containers keep what they were promised then.
 func (a *Actor) within(now time.Time, r *Resize) time.Duration {
 	if p := a.told[r.Worker]; p.deadline.Equal(now.Add(r.Within)) {
 		return max(time.Until(p.until), 0)

@@ -145,8 +145,8 @@ func TestCheck(t *testing.T) {
 }
 
 // TestPromise tells a deadline twice, as two shrinks in a row do. The ResourceManager heard it late, so its containers
-// have longer than was decided, and the second time takes nothing of that. Another deadline counts as it is, and so does
-// one that was not confirmed.
+// have longer than was decided, and the second time takes nothing of that. Another deadline counts as it is, and so
+// does one that was not confirmed.
 func TestPromise(t *testing.T) {
 	const late = 10 * time.Minute // from the decision to the ResourceManager
 	for _, n := range []int{1, Singly + 1} {

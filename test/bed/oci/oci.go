@@ -57,7 +57,8 @@ func Start(t testing.TB) *Registry {
 	return r
 }
 
-// Args returns the arguments of a process that serves the same images at the same address: in another network namespace.
+// Args returns the arguments of a process that serves the same images at the same address, as in another network
+// namespace.
 func (r *Registry) Args() []string { return []string{"serve", r.config} }
 
 // Serve starts a process of the registry, and returns the function that waits for its end.
