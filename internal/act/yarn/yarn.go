@@ -66,8 +66,8 @@ type promise struct{ deadline, until time.Time }
 type Resize struct {
 	Worker, ID string // ID is that of its NodeManager
 	From, To   model.Size
-	Within     time.Duration // for what does not fit, from the time of the decision on
-	Err        error         // set by [Actor.Resize]
+	Deadline   time.Time // of what does not fit; it may be over
+	Err        error     // set by [Actor.Resize]
 }
 
 // Most returns how many workers can be resized in a round that begins now.
@@ -83,7 +83,7 @@ func (a *Actor) Most(now time.Time) int {
 // administration protocol.
 func (a *Actor) Resize(ctx context.Context, now time.Time, all []*Resize) error {
 	var err error
-	maps.DeleteFunc(a.told, func(_ string, p promise) bool { return p.deadline.Before(now) })
+	maps.DeleteFunc(a.told, func(_ string, p promise) bool { return p.until.Before(now) })
 	if len(all) > Singly {
 		if err = a.resizeTogether(ctx, now, all); err == nil {
 			for _, r := range all {
@@ -126,13 +126,13 @@ func (a *Actor) resizeTogether(ctx context.Context, now time.Time, all []*Resize
 	return a.Cluster.Admin.SendResizes(ctx, resizes)
 }
 
-// within returns how long the ResourceManager is told to wait, from now on. If it was told the same deadline before,
-// its containers keep what they were promised then.
+// within returns how long the ResourceManager is told to wait. If it was told the same deadline before, its containers
+// keep what they were promised then.
 func (a *Actor) within(now time.Time, r *Resize) time.Duration {
-	if p := a.told[r.Worker]; p.deadline.Equal(now.Add(r.Within)) {
+	if p := a.told[r.Worker]; p.deadline.Equal(r.Deadline) {
 		return max(time.Until(p.until), 0)
 	}
-	return r.Within
+	return max(r.Deadline.Sub(now), 0)
 }
 
 // note notes a resize that was sent.
@@ -149,10 +149,9 @@ func (a *Actor) note(now time.Time, r *Resize) {
 		delete(a.told, r.Worker)
 		return
 	}
-	deadline := now.Add(r.Within)
-	a.heard[r.Worker] = deadline
-	if !a.told[r.Worker].deadline.Equal(deadline) {
-		a.told[r.Worker] = promise{deadline, time.Now().Add(r.Within)}
+	a.heard[r.Worker] = r.Deadline
+	if !a.told[r.Worker].deadline.Equal(r.Deadline) {
+		a.told[r.Worker] = promise{r.Deadline, time.Now().Add(a.within(now, r))}
 	}
 }
 

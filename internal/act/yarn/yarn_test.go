@@ -17,11 +17,12 @@ type many struct {
 	*fakerm.RM
 	rpc net.Listener
 	a   *Actor
+	now time.Time
 }
 
 func newMany(t *testing.T, n int) *many {
 	t.Helper()
-	m := &many{RM: fakerm.New(fakerm.Options{})}
+	m := &many{RM: fakerm.New(fakerm.Options{}), now: time.Now()}
 	web := httptest.NewServer(m.RM)
 	t.Cleanup(web.Close)
 	var err error
@@ -53,7 +54,7 @@ func (m *many) round(n int, to model.Size) (all []*Resize) {
 		name := fmt.Sprintf("w-%d", i)
 		all = append(all, &Resize{
 			Worker: name, ID: net.JoinHostPort(name, "45454"), From: model.Size{MemoryMiB: 1024, VCores: 1}, To: to,
-			Within: time.Minute,
+			Deadline: m.now.Add(time.Minute),
 		})
 	}
 	return all
@@ -73,7 +74,8 @@ func (m *many) have(n int, total model.Size) (have int) {
 // cannot be reached, as many as a round may are resized by the web services.
 func TestResizeTogether(t *testing.T) {
 	const n = 2000
-	m, now := newMany(t, n), time.Now()
+	m := newMany(t, n)
+	now := m.now
 	two, three, four := model.Size{MemoryMiB: 2048, VCores: 2}, model.Size{MemoryMiB: 3072, VCores: 3}, model.Size{}
 	if most := m.a.Most(now); most != Together {
 		t.Errorf("a round resizes %d workers, want %d", most, Together)
@@ -154,26 +156,29 @@ func TestPromise(t *testing.T) {
 		decided := time.Now().Add(-late)
 		all := m.round(n, model.Size{MemoryMiB: 2048, VCores: 1})
 		for _, r := range all {
-			r.Within = time.Hour
+			r.Deadline = decided.Add(time.Hour)
 		}
 		if err := m.a.Resize(t.Context(), decided, all); err != nil {
 			t.Fatal(err)
 		}
-		again := decided.Add(5 * time.Minute)
-		same := &Resize{Worker: "w-0", Within: time.Hour - 5*time.Minute}
-		if got := m.a.within(again, same); got <= same.Within {
-			t.Errorf("%d workers: the same deadline again: %s, want an hour", n, got)
+		for _, passed := range []time.Duration{5 * time.Minute, time.Hour + time.Minute} {
+			again := decided.Add(passed)
+			same := &Resize{Worker: "w-0", Deadline: decided.Add(time.Hour)}
+			if got := m.a.within(again, same); got <= time.Hour-passed || got <= 0 {
+				t.Errorf("%d workers: the same deadline again: %s, want an hour", n, got)
+			}
+			sooner := &Resize{Worker: "w-0", Deadline: again.Add(time.Minute)}
+			if got := m.a.within(again, sooner); got != time.Minute {
+				t.Errorf("%d workers: another deadline: %s, want a minute", n, got)
+			}
 		}
-		sooner := &Resize{Worker: "w-0", Within: time.Minute}
-		if got := m.a.within(again, sooner); got != time.Minute {
-			t.Errorf("%d workers: an earlier deadline: %s, want a minute", n, got)
-		}
+		again, same := decided.Add(5*time.Minute), &Resize{Worker: "w-0", Deadline: decided.Add(time.Hour)}
 		same.ID = "gone:45454"
 		if _ = m.a.Resize(t.Context(), again, []*Resize{same}); same.Err == nil {
 			t.Error("one is gone: no error")
 		}
-		if got := m.a.within(again, same); got != same.Within {
-			t.Errorf("%d workers: not confirmed: %s, want %s", n, got, same.Within)
+		if got := m.a.within(again, same); got != 55*time.Minute {
+			t.Errorf("%d workers: not confirmed: %s, want 55 minutes", n, got)
 		}
 	}
 }

@@ -173,7 +173,8 @@ func (r *round) resize(ctx context.Context) {
 		if pl := &r.places[i]; pl.does(pool.Resize) {
 			m, _ := pl.worker.Manager() // there is one, or it would not be resized
 			all = append(all, &actyarn.Resize{
-				Worker: pl.worker.Name, ID: m.ID, From: m.Total, To: pl.step.Size, Within: pl.step.Within,
+				Worker: pl.worker.Name, ID: m.ID, From: m.Total, To: pl.step.Size,
+				Deadline: pl.step.Deadline(r.now),
 			})
 			whose = append(whose, pl)
 		}

@@ -325,3 +325,22 @@ func TestExcludeStarting(t *testing.T) {
 		}
 	}
 }
+
+// TestDeadline checks that a deadline which is over is still the one that was told, and no new one from now on.
+func TestDeadline(t *testing.T) {
+	now := time.Now()
+	told := now.Add(-time.Second)
+	for _, c := range []struct {
+		step Step
+		want time.Time
+	}{
+		{Step{Within: time.Minute}, now.Add(time.Minute)},
+		{Step{Within: time.Minute, Marks: Marks{Told: told}}, now.Add(time.Minute)}, // it is postponed
+		{Step{Marks: Marks{Told: told}}, told},
+		{Step{}, now},
+	} {
+		if got := c.step.Deadline(now); !got.Equal(c.want) {
+			t.Errorf("%+v: %s, want %s", c.step, got, c.want)
+		}
+	}
+}

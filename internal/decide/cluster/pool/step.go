@@ -88,3 +88,12 @@ type Step struct {
 	Why    Code
 	Text   string // what a person should know besides
 }
+
+// Deadline returns until when what does not fit after a resize may run: a time that can be over, where a shrink before
+// set it.
+func (s *Step) Deadline(now time.Time) time.Time {
+	if s.Within == 0 && !s.Marks.Told.IsZero() {
+		return s.Marks.Told
+	}
+	return now.Add(s.Within)
+}
