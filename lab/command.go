@@ -35,7 +35,7 @@ func (o *output) show(cmd *cobra.Command, run func(func(progress.Step)) (report.
 	if err != nil {
 		return fmt.Errorf("experiment %s: %w", cmd.Name(), err)
 	}
-	if err := result.Save(o.json, o.svg, builtFrom()); err != nil {
+	if err := result.Save(o.json, o.svg, report.BuiltFrom(commit)); err != nil {
 		return err
 	}
 	result.Print(cmd.OutOrStdout())

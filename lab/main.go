@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -71,8 +70,8 @@ func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "lab",
 		Short: "Measure what Waterline is worth",
-		Long: `Measure what Waterline is worth. Experiments use all of the machine's CPU meanwhile: do not run them on a machine
-that does important work.`,
+		Long: `Measure what Waterline is worth. Experiments use all of the machine's CPU meanwhile: do not run them on a
+machine that does important work.`,
 		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -109,19 +108,4 @@ that does important work.`,
 		RunE:               func(_ *cobra.Command, args []string) error { return sandbox.RunHelper(args, helpers()) },
 	})
 	return root
-}
-
-// builtFrom returns the commit that this executable was built from, by the build's flags or by the toolchain's note.
-func builtFrom() string {
-	if commit != "" {
-		return commit
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, setting := range info.Settings {
-			if setting.Key == "vcs.revision" {
-				return setting.Value
-			}
-		}
-	}
-	return "unknown"
 }

@@ -58,7 +58,7 @@ violations, so the frontier is shown as well: the scores of Waterline's predicto
 			r := report.Begin(cmd.Name(), cmd.Short)
 			r.Machine = fmt.Sprintf("%d CPUs, %s; the figures do not depend on it", runtime.NumCPU(), runtime.GOARCH)
 			r.Metrics, r.Series = peaks.Metrics(results), peaks.Frontiers(results)
-			if err := r.Save(jsonFile, "", builtFrom()); err != nil {
+			if err := r.Save(jsonFile, "", report.BuiltFrom(commit)); err != nil {
 				return err
 			}
 			printPredictors(cmd.OutOrStdout(), results)

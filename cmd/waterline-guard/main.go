@@ -46,7 +46,7 @@ func run(args []string) int {
 	f.StringVar(&o.User, "user", "", "user that the guard is to YARN, with simple authentication")
 	f.IntVar(&o.PID, "pid", 0, "process of the NodeManager; 0: find it in the pod's shared process namespace")
 	f.StringVar(&o.Cgroup, "cgroup", "", "directory of the NodeManager's cgroup; empty: what it sees at /sys/fs/cgroup")
-	f.StringVar(&o.Will, "termination-message", "/dev/termination-log",
+	f.StringVar(&o.Message, "termination-message", "/dev/termination-log",
 		"file for the last record of each container that left; the kubelet copies it into the pod's status")
 	f.BoolVar(&o.OtherUsers, "other-users", false, "containers run as other users, as with the Linux container executor")
 	f.IntVar(&o.Settings.KillsPerMinute, "kills-per-minute", o.Settings.KillsPerMinute,

@@ -8,10 +8,10 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/waterline-io/waterline/internal/decide/cluster/shuffle"
 	"github.com/waterline-io/waterline/internal/drain"
@@ -146,16 +146,15 @@ const askedAtOnce = 16
 
 // atOnce calls f for 0 to n-1, a few at a time.
 func atOnce(n int, f func(i int)) {
-	var all sync.WaitGroup
-	slots := make(chan struct{}, askedAtOnce)
+	var all errgroup.Group
+	all.SetLimit(askedAtOnce)
 	for i := range n {
-		slots <- struct{}{}
-		all.Go(func() {
-			defer func() { <-slots }()
+		all.Go(func() error {
 			f(i)
+			return nil
 		})
 	}
-	all.Wait()
+	_ = all.Wait()
 }
 
 // drainShuffle drains servers and waits for them.

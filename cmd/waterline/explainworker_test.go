@@ -93,7 +93,7 @@ func TestExplainGoneWorker(t *testing.T) {
 	part := guardlog.GonePart("night", "night-0")
 	content, err := guardlog.AddGone("", []guardlog.Gone{{
 		Worker: "night-0", Pod: "u1", Node: "node-1", At: time.Date(2026, 11, 25, 9, 1, 0, 0, time.UTC), Phase: "Draining",
-		Reason: "WindowClosed", Containers: guardlog.ReadWill([]byte(strings.Join([]string{
+		Reason: "WindowClosed", Containers: guardlog.ReadMessage([]byte(strings.Join([]string{
 			`{"at":"2026-11-25T09:00:40Z","container":"container_1_0002_01_000001","user":"bob","master":true,` +
 				`"left":true,"withWorker":true}`,
 			`{"at":"2026-11-25T09:00:25Z","container":"container_1_0001_01_000005","user":"alice",` +

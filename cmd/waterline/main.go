@@ -10,10 +10,11 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/waterline-io/waterline/internal/report"
 )
 
 // version and commit are set when a release is built.
@@ -124,18 +125,5 @@ func spellExamples(c *cobra.Command) {
 	}
 }
 
-// builtFrom returns the commit that this executable was built from: what the release build says, else what the
-// toolchain noted.
-func builtFrom() string {
-	if commit != "" {
-		return commit
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, setting := range info.Settings {
-			if setting.Key == "vcs.revision" {
-				return setting.Value
-			}
-		}
-	}
-	return "unknown"
-}
+// builtFrom returns the commit that this executable was built from.
+func builtFrom() string { return report.BuiltFrom(commit) }

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/waterline-io/waterline/internal/progress"
 	"github.com/waterline-io/waterline/internal/report"
@@ -155,17 +155,16 @@ func (r *poolRun) simulate(ctx context.Context, progress func(doing string)) ([]
 		}
 	}
 	results, errs := make([]workers.Result, len(policies)), make([]error, len(policies))
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, 2)
+	var runs errgroup.Group
+	runs.SetLimit(2)
 	for i, p := range policies {
-		slots <- struct{}{}
 		progress(p.Name)
-		wg.Go(func() {
-			defer func() { <-slots }()
+		runs.Go(func() error {
 			results[i], errs[i] = workers.Run(ctx, r.options, p)
+			return nil // the others go on
 		})
 	}
-	wg.Wait()
+	_ = runs.Wait()
 	return results, errors.Join(errs...)
 }
 

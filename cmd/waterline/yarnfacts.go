@@ -8,8 +8,9 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/waterline-io/waterline/internal/decide/cluster/yarncheck"
 	"github.com/waterline-io/waterline/internal/yarn"
@@ -141,21 +142,17 @@ func lookUp(ctx context.Context, names []string) ([]yarncheck.Host, error) {
 	const atOnce, most = 16, 20 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	hosts, failed := make([]yarncheck.Host, len(names)), make([]error, len(names))
-	slots := make(chan struct{}, atOnce)
-	var all sync.WaitGroup
+	hosts := make([]yarncheck.Host, len(names))
+	var all errgroup.Group
+	all.SetLimit(atOnce)
 	for i, name := range names {
-		slots <- struct{}{}
-		all.Go(func() {
-			hosts[i], failed[i] = lookUpHost(ctx, name)
-			<-slots
+		all.Go(func() (err error) {
+			hosts[i], err = lookUpHost(ctx, name)
+			return err
 		})
 	}
-	all.Wait()
-	for _, err := range failed {
-		if err != nil {
-			return nil, fmt.Errorf("looking up the hosts of NodeManagers: %w", err)
-		}
+	if err := all.Wait(); err != nil {
+		return nil, fmt.Errorf("looking up the hosts of NodeManagers: %w", err)
 	}
 	return hosts, nil
 }

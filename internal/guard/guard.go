@@ -64,8 +64,8 @@ type Options struct {
 	OtherUsers bool
 	// Proc is the mount point of procfs; /proc if empty.
 	Proc string
-	// Will is the path of the container's termination message. A file that is not there is not made.
-	Will string
+	// Message is the path of the container's termination message. A file that is not there is not made.
+	Message string
 	// Out gets one line of JSON for each [guardlog.Record].
 	Out io.Writer
 	Log *slog.Logger
@@ -87,7 +87,7 @@ type Guard struct {
 	refused   map[string]time.Time // by container: when the kernel last refused a signal
 	hits      map[string][]hit     // by container: the signals that it got
 	records   records
-	will      will
+	message   message
 	logged    map[string]string // by what was done: the error in the log
 	last      shed.Decision
 	listAsked time.Time
@@ -132,7 +132,7 @@ func New(o Options) (*Guard, error) {
 		o: o, nm: nm, rm: rm, asked: make(chan asked),
 		allowance: allowanceFile{path: o.Allowance}, cgroup: meter{dir: o.Cgroup},
 		processes: scanner{proc: o.Proc, remote: rm != nil}, listing: newListing(), refused: map[string]time.Time{},
-		hits: map[string][]hit{}, records: records{out: o.Out}, will: will{path: o.Will},
+		hits: map[string][]hit{}, records: records{out: o.Out}, message: message{path: o.Message},
 		logged: map[string]string{},
 	}, nil
 }
@@ -342,7 +342,7 @@ func (g *Guard) farewell(now time.Time) {
 
 func (g *Guard) write(ctx context.Context, r guardlog.Record) {
 	g.complain(ctx, "writing a record", g.records.add(r))
-	g.complain(ctx, "writing the termination message", g.will.add(r))
+	g.complain(ctx, "writing the termination message", g.message.add(r))
 }
 
 // complain logs an error. The same error is logged once until the next success.

@@ -106,7 +106,7 @@ func (r *renderer) listMissing() string {
 	return "\n\nNot measured yet:\n\n* " + strings.Join(r.missing, "\n* ")
 }
 
-// goal is what a figure is to be, as the page has it: "≤ 2 mCPU", "≥ 97 %", "0", "2 ± 3 %", or "theory ± 3 %", where
+// goal is what a figure is to be, as the page has it: "≤ 2 mCPU", "≥ 97 %", "0", "2 ± 3 %", or "theory ± 3 %". There
 // theory is a metric from 0 to 1 of the same document; empty: it has no goal.
 type goal string
 

@@ -7,8 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/yarn"
@@ -97,19 +98,17 @@ func (a *Actor) Resize(ctx context.Context, now time.Time, all []*Resize) error 
 		}
 		all = all[:Singly]
 	}
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, parallel)
+	var requests errgroup.Group
+	requests.SetLimit(parallel)
 	for _, r := range all {
-		slots <- struct{}{}
-		within := a.within(now, r)
-		wg.Go(func() {
-			defer func() { <-slots }()
-			if err := a.Cluster.RM.SendResize(ctx, r.ID, r.To, within); err != nil {
+		requests.Go(func() error {
+			if err := a.Cluster.RM.SendResize(ctx, r.ID, r.To, a.within(now, r)); err != nil {
 				r.Err = fmt.Errorf("resizing %s to %s: %w", r.Worker, r.To, err)
 			}
+			return nil // the others go on
 		})
 	}
-	wg.Wait()
+	_ = requests.Wait()
 	for _, r := range all {
 		a.note(now, r)
 	}

@@ -15,7 +15,7 @@ type Gone struct {
 	At     time.Time `json:"at"`             // when the manager saw that it was gone
 	Phase  string    `json:"phase,omitzero"` // the worker's state before that, and the reason that it began for
 	Reason string    `json:"reason,omitzero"`
-	// Containers are those that left it, by the will of its guard, the last one first.
+	// Containers are those that left it, by the message of its guard, the last one first.
 	Containers []Record `json:"containers"`
 }
 

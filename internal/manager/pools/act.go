@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	actyarn "github.com/waterline-io/waterline/internal/act/yarn"
@@ -22,20 +23,6 @@ const tellWithin = 15 * time.Second
 
 // parallel is how many steps are carried out at a time.
 const parallel = 8
-
-// inParallel calls f for 0 to n-1, a few at a time.
-func inParallel(n int, f func(i int)) {
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, parallel)
-	for i := range n {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			f(i)
-		})
-	}
-	wg.Wait()
-}
 
 // act decides, and carries out the steps. A step that fails is decided again in the next round.
 func (r *round) act(ctx context.Context) {
@@ -74,7 +61,15 @@ func (r *round) act(ctx context.Context) {
 
 // each calls f for each place, a few at a time.
 func (r *round) each(f func(pl *place)) {
-	inParallel(len(r.places), func(i int) { f(&r.places[i]) })
+	var steps errgroup.Group
+	steps.SetLimit(parallel)
+	for i := range r.places {
+		steps.Go(func() error {
+			f(&r.places[i])
+			return nil
+		})
+	}
+	_ = steps.Wait()
 }
 
 // all calls f for each place whose step has a verb and did not fail yet, a few at a time.

@@ -22,17 +22,17 @@ const maxGone = 4096
 // goneAgain is the time after which writing them down is tried again.
 const goneAgain = time.Minute
 
-// willOf returns what a pod's guard left behind, now and when it ended before.
-func willOf(p *corev1.Pod) string {
-	will := ""
+// messageOf returns what a pod's guard left behind, now and when it ended before.
+func messageOf(p *corev1.Pod) string {
+	message := ""
 	for _, c := range p.Status.InitContainerStatuses {
 		for _, ended := range []*corev1.ContainerStateTerminated{c.State.Terminated, c.LastTerminationState.Terminated} {
 			if c.Name == hadoop.GuardContainer && ended != nil && ended.Message != "" {
-				will += ended.Message[:min(len(ended.Message), guardlog.WillBytes)] + "\n"
+				message += ended.Message[:min(len(ended.Message), guardlog.MessageBytes)] + "\n"
 			}
 		}
 	}
-	return will
+	return message
 }
 
 // gonePods are pods that are gone, until their pools take them.
@@ -41,9 +41,9 @@ type gonePods struct {
 	all []podRow
 }
 
-// went keeps the pod of a worker that is gone for its pool, if its guard left a will.
+// went keeps the pod of a worker that is gone for its pool, if its guard left a message.
 func (c *Controller) went(namespace string, p podRow) {
-	if p.owner == "" || p.will == "" {
+	if p.owner == "" || p.message == "" {
 		return
 	}
 	wanted := false
@@ -91,7 +91,7 @@ func (k *keeper) takeGone(now time.Time, p *v1alpha1.WorkerPool, next *v1alpha1.
 	for _, pod := range k.c.gone.take(p.UID) {
 		g := guardlog.Gone{
 			Worker: pod.name, Pod: pod.uid, Node: pod.node, At: second(now).UTC(),
-			Containers: guardlog.ReadWill([]byte(pod.will)),
+			Containers: guardlog.ReadMessage([]byte(pod.message)),
 		}
 		last, known := causes[pod.uid]
 		if !known {

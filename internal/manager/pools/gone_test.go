@@ -17,7 +17,7 @@ import (
 )
 
 // goner returns the pod of a pool's worker whose guard has ended.
-func goner(p *v1alpha1.WorkerPool, name, will string) *corev1.Pod {
+func goner(p *v1alpha1.WorkerPool, name, message string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Namespace, Name: name, UID: types.UID("u-" + name), OwnerReferences: []metav1.OwnerReference{owner(p)},
@@ -26,7 +26,7 @@ func goner(p *v1alpha1.WorkerPool, name, will string) *corev1.Pod {
 		Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{
 			{Name: "other", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: "other"}}},
 			{Name: hadoop.GuardContainer, State: corev1.ContainerState{
-				Terminated: &corev1.ContainerStateTerminated{Message: will},
+				Terminated: &corev1.ContainerStateTerminated{Message: message},
 			}},
 		}},
 	}
@@ -37,7 +37,7 @@ func leftLine(n int) string {
 }
 
 // TestGone has pods of workers go. What their guards left behind is written into ConfigMaps of the pool, one a round,
-// with what the workers did before; nothing is written for a pod without a will, or of somebody else.
+// with what the workers did before; nothing is written for a pod without a message, or of somebody else.
 func TestGone(t *testing.T) {
 	r, f := apiRound(t, map[string]any{})
 	k, p := r.k, r.p

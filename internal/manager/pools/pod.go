@@ -48,7 +48,7 @@ type podRow struct {
 	limit               model.Amount // of a NodeManager's pod; zero: none is known
 	start               pool.Size    // with which its NodeManager starts; zero: what the pool says
 	template            string       // what it was made from; "": that is not known
-	will                string       // of its guard, if that has ended
+	message             string       // of its guard, if that has ended
 }
 
 func rowOf(p *corev1.Pod) podRow {
@@ -102,7 +102,7 @@ func rowOf(p *corev1.Pod) podRow {
 			r.over = r.over || r.crew && e.ExitCode == 0 // it has drained; other containers may still run
 		}
 	}
-	r.will = willOf(p)
+	r.message = messageOf(p)
 	return r
 }
 
@@ -110,7 +110,7 @@ func rowOf(p *corev1.Pod) podRow {
 // nor what is read when the pod is gone.
 func podMatters(before, after podRow) bool {
 	for _, r := range []*podRow{&before, &after} {
-		r.marks, r.raw, r.held, r.allowance, r.will = pool.Marks{}, "", 0, "", ""
+		r.marks, r.raw, r.held, r.allowance, r.message = pool.Marks{}, "", 0, "", ""
 	}
 	return before != after
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/yarn"
 )
@@ -50,15 +52,13 @@ func (o *Observer) Ask(ctx context.Context, now time.Time, all []Question) []Ans
 		return o.silent[all[a].Worker].last.Compare(o.silent[all[b].Worker].last)
 	})
 	answers := make([]Answer, len(all))
-	var wg sync.WaitGroup
+	var asks errgroup.Group
 	var mu sync.Mutex
-	slots := make(chan struct{}, parallel)
+	asks.SetLimit(parallel)
 	for _, i := range order {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
+		asks.Go(func() error {
 			if ctx.Err() != nil {
-				return
+				return nil
 			}
 			var err error
 			answers[i], err = o.ask(ctx, &all[i])
@@ -67,9 +67,10 @@ func (o *Observer) Ask(ctx context.Context, now time.Time, all []Question) []Ans
 			if !all[i].Name || err == nil { // one that does not say its name may just be starting
 				o.hear(all[i].Worker, now, err)
 			}
+			return nil
 		})
 	}
-	wg.Wait()
+	_ = asks.Wait()
 	return answers
 }
 

@@ -10,23 +10,23 @@ import (
 	"github.com/waterline-io/waterline/internal/guard/guardlog"
 )
 
-// will is what stays of the records when the pod is gone: the termination message of the guard's container. It is
+// message is what stays of the records when the pod is gone: the termination message of the guard's container. It is
 // written anew with each record, so it is there too if the guard is killed.
-type will struct {
+type message struct {
 	path string
 	all  []guardlog.Record // the last one of each container, the newest first
 }
 
 // add adds a record.
-func (w *will) add(r guardlog.Record) error {
+func (m *message) add(r guardlog.Record) error {
 	brief, is := r.Brief()
 	if !is {
 		return nil
 	}
-	w.all = slices.DeleteFunc(w.all, func(old guardlog.Record) bool { return old.Container == brief.Container })
-	w.all = slices.Insert(w.all, 0, brief)
-	w.all = w.all[:min(len(w.all), kept)]
-	f, err := os.OpenFile(w.path, os.O_WRONLY, 0)
+	m.all = slices.DeleteFunc(m.all, func(old guardlog.Record) bool { return old.Container == brief.Container })
+	m.all = slices.Insert(m.all, 0, brief)
+	m.all = m.all[:min(len(m.all), kept)]
+	f, err := os.OpenFile(m.path, os.O_WRONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // this is no container of a pod
 	}
@@ -34,7 +34,7 @@ func (w *will) add(r guardlog.Record) error {
 		return fmt.Errorf("opening the termination message: %w", err)
 	}
 	// It is never empty between the two, and what is left of an older one is no line.
-	text := guardlog.WriteWill(w.all)
+	text := guardlog.WriteMessage(m.all)
 	_, err = f.WriteAt(text, 0)
 	return errors.Join(err, f.Truncate(int64(len(text))), f.Close())
 }

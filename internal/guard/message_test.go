@@ -13,12 +13,12 @@ import (
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
-// TestWill checks that the termination message has one line for each container that left or was told to, the newest
+// TestMessage checks that the termination message has one line for each container that left or was told to, the newest
 // first, also after more containers than it has room for, and that no file is made where there is none.
-func TestWill(t *testing.T) {
+func TestMessage(t *testing.T) {
 	g := testGuard(t, "http://127.0.0.1:1")
 	dir := t.TempDir()
-	g.will.path = filepath.Join(dir, "termination-log")
+	g.message.path = filepath.Join(dir, "termination-log")
 	write := func(r guardlog.Record) {
 		t.Helper()
 		r.At = time.Now()
@@ -29,12 +29,12 @@ func TestWill(t *testing.T) {
 	container := func(n int) string { return fmt.Sprintf("container_1_0001_01_%06d", n) }
 	read := func() string {
 		t.Helper()
-		text, err := os.ReadFile(g.will.path)
+		text, err := os.ReadFile(g.message.path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		words := ""
-		for _, r := range guardlog.ReadWill(text) {
+		for _, r := range guardlog.ReadMessage(text) {
 			words += strings.TrimLeft(r.Container[len(r.Container)-6:], "0")
 			for _, try := range r.Tried {
 				words += " " + try.Signal
@@ -47,11 +47,11 @@ func TestWill(t *testing.T) {
 		return words
 	}
 	write(guardlog.Record{Container: container(1), Left: true})
-	if _, err := os.Stat(g.will.path); !os.IsNotExist(err) {
+	if _, err := os.Stat(g.message.path); !os.IsNotExist(err) {
 		t.Fatalf("a file was made: %v", err)
 	}
 	// The kubelet makes the file.
-	if err := os.WriteFile(g.will.path, []byte(strings.Repeat("x", 9000)), 0o600); err != nil {
+	if err := os.WriteFile(g.message.path, []byte(strings.Repeat("x", 9000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	now := time.Now()
@@ -60,17 +60,17 @@ func TestWill(t *testing.T) {
 	write(guardlog.Record{Container: container(3), Signal: "TERM", Error: "not permitted"})
 	write(guardlog.Record{Container: container(4), Left: true, WithWorker: true})
 	if got := read(); got != "4 left, 2 PWR TERM, 1 left, " {
-		t.Errorf("the will: %s", got)
+		t.Errorf("the message: %s", got)
 	}
 	write(guardlog.Record{Container: container(2), Left: true, Tried: power})
 	if got := read(); got != "2 PWR left, 4 left, 1 left, " {
-		t.Errorf("the will: %s", got)
+		t.Errorf("the message: %s", got)
 	}
 	for n := range 500 {
 		write(guardlog.Record{Container: container(100 + n), Left: true})
 	}
-	if got := read(); !strings.HasPrefix(got, "599 left, 598 left, ") || len(g.will.all) != kept {
-		t.Errorf("%d containers; the will: %s", len(g.will.all), got)
+	if got := read(); !strings.HasPrefix(got, "599 left, 598 left, ") || len(g.message.all) != kept {
+		t.Errorf("%d containers; the message: %s", len(g.message.all), got)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestEndsWithWorker(t *testing.T) {
 	all := g.records.all
 	if len(all) != 2 || !all[0].Master || !all[0].Left || !all[0].WithWorker || all[0].User != "alice" ||
 		all[1].Container != "container_1_0001_01_000002" || len(all[1].Tried) != 1 ||
-		all[1].Tried[0].Reason != "DeadlineMissed" || len(g.will.all) != 2 {
+		all[1].Tried[0].Reason != "DeadlineMissed" || len(g.message.all) != 2 {
 		t.Errorf("%+v", all)
 	}
 }

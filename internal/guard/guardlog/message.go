@@ -9,20 +9,21 @@ import (
 	"unicode"
 )
 
-// A guard's will is the termination message of its container: the last record of each container that left or was told
-// to, the newest first, each on a line of JSON. The kubelet copies it into the pod's status when the guard ends. All
-// containers of the pod run as the same user and can write to it, so it counts as the word of the worker and no more.
+// A guard's message is the termination message of its container: the last record of each container that left or was
+// told to, the newest first, each on a line of JSON. The kubelet copies it into the pod's status when the guard ends.
+// All containers of the pod run as the same user and can write to it, so it counts as the word of the worker and no
+// more.
 
-// WillBytes is how much the kubelet keeps of a termination message. Of a pod with more than three containers it keeps
-// less, from the beginning.
-const WillBytes = 4096
+// MessageBytes is how much the kubelet keeps of a termination message. Of a pod with more than three containers it
+// keeps less, from the beginning.
+const MessageBytes = 4096
 
-// Bounds of what a will may say of one container.
+// Bounds of what a message may say of one container.
 const (
-	willTries  = 8
-	willUser   = 64
-	willWhy    = 80
-	willReason = 40
+	messageTries  = 8
+	messageUser   = 64
+	messageWhy    = 80
+	messageReason = 40
 )
 
 // signals are those that a guard sends.
@@ -33,21 +34,21 @@ var signals = [...]string{"PWR", "TERM", "KILL"}
 // record.
 func (r *Record) Brief() (b Record, ok bool) {
 	b = Record{
-		At: second(r.At), Container: r.Container, User: Plain(r.User, willUser), Master: r.Master, Left: r.Left,
+		At: second(r.At), Container: r.Container, User: Plain(r.User, messageUser), Master: r.Master, Left: r.Left,
 		WithWorker: r.WithWorker, Exit: r.Exit,
 	}
 	tried := r.Tried
 	if r.Left {
-		b.Why = Plain(r.Why, willWhy)
+		b.Why = Plain(r.Why, messageWhy)
 	} else if r.Processes > 0 || r.Asked {
 		tried = append(slices.Clip(tried), Try{At: r.At, Signal: r.Signal, Reason: r.Reason})
 	}
 	for _, t := range tried {
 		if slices.Contains(signals[:], t.Signal) {
-			b.Tried = append(b.Tried, Try{At: second(t.At), Signal: t.Signal, Reason: Plain(t.Reason, willReason)})
+			b.Tried = append(b.Tried, Try{At: second(t.At), Signal: t.Signal, Reason: Plain(t.Reason, messageReason)})
 		}
 	}
-	b.Tried = slices.Delete(b.Tried, 0, max(len(b.Tried)-willTries, 0))
+	b.Tried = slices.Delete(b.Tried, 0, max(len(b.Tried)-messageTries, 0))
 	return b, IsContainer(r.Container) && (b.Left || len(b.Tried) > 0)
 }
 
@@ -61,8 +62,8 @@ func Plain(text string, most int) string {
 	return string(runes[:min(len(runes), most)])
 }
 
-// WriteWill writes the first records, each briefly, as many as the kubelet keeps.
-func WriteWill(all []Record) []byte {
+// WriteMessage writes the first records, each briefly, as many as the kubelet keeps.
+func WriteMessage(all []Record) []byte {
 	var out []byte
 	for i := range all {
 		b, ok := all[i].Brief()
@@ -73,7 +74,7 @@ func WriteWill(all []Record) []byte {
 		if err != nil {
 			continue // a time beyond the year 9999
 		}
-		if len(out)+len(line)+1 > WillBytes {
+		if len(out)+len(line)+1 > MessageBytes {
 			break
 		}
 		out = append(append(out, line...), '\n')
@@ -81,12 +82,12 @@ func WriteWill(all []Record) []byte {
 	return out
 }
 
-// ReadWill returns the records of a will, briefly, one for each container. Lines that are none do not count, such as a
-// last one that was cut off.
-func ReadWill(will []byte) []Record {
+// ReadMessage returns the records of a message, briefly, one for each container. Lines that are none do not count, such
+// as a last one that was cut off.
+func ReadMessage(message []byte) []Record {
 	var all []Record
 	seen := map[string]bool{}
-	for line := range bytes.Lines(will) {
+	for line := range bytes.Lines(message) {
 		var r Record
 		if json.Unmarshal(line, &r) != nil {
 			continue

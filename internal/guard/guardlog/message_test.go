@@ -70,21 +70,21 @@ func TestBrief(t *testing.T) {
 	for i := range 20 {
 		many.Tried = append(many.Tried, Try{At: nine.Add(time.Duration(i) * time.Second), Signal: "TERM"})
 	}
-	if got, _ := many.Brief(); len(got.Tried) != willTries || !got.Tried[willTries-1].At.Equal(at.Add(19*time.Second)) {
+	if got, _ := many.Brief(); len(got.Tried) != messageTries || !got.Tried[messageTries-1].At.Equal(at.Add(19*time.Second)) {
 		t.Errorf("tried %+v", got.Tried)
 	}
 }
 
-// TestWill checks that a will has the first records, in whole lines and no more than the kubelet keeps, and that what
+// TestMessage checks that a message has the first records, in whole lines and no more than the kubelet keeps, and that what
 // is no record in it does not count.
-func TestWill(t *testing.T) {
+func TestMessage(t *testing.T) {
 	var all []Record
 	for n := range 200 {
 		all = append(all, Record{At: nine, Container: containerOf(n), User: "alice", Left: true, Exit: -106})
 	}
-	text := WriteWill(all)
-	read := ReadWill(text)
-	if len(text) > WillBytes || len(text) < WillBytes-200 || len(read) < 20 {
+	text := WriteMessage(all)
+	read := ReadMessage(text)
+	if len(text) > MessageBytes || len(text) < MessageBytes-200 || len(read) < 20 {
 		t.Fatalf("%d bytes, %d records", len(text), len(read))
 	}
 	for n, r := range read {
@@ -92,14 +92,14 @@ func TestWill(t *testing.T) {
 			t.Errorf("%d: %+v", n, r)
 		}
 	}
-	if cut := ReadWill(text[:len(text)-3]); len(cut) != len(read)-1 {
-		t.Errorf("%d records of a will that was cut off, want %d", len(cut), len(read)-1)
+	if cut := ReadMessage(text[:len(text)-3]); len(cut) != len(read)-1 {
+		t.Errorf("%d records of a message that was cut off, want %d", len(cut), len(read)-1)
 	}
 	junk := "x\n{}\n[]\n" + `{"container":"container_1_0001_01_000002","left":true,"at":7}` + "\n" +
 		`{"container":"../etc","left":true}` + "\n\x00\xff\n"
-	twice := ReadWill([]byte(junk + string(text) + string(text)))
+	twice := ReadMessage([]byte(junk + string(text) + string(text)))
 	if len(twice) != len(read) {
-		t.Errorf("%d records of a will with other lines, and twice; want %d", len(twice), len(read))
+		t.Errorf("%d records of a message with other lines, and twice; want %d", len(twice), len(read))
 	}
 }
 
@@ -166,17 +166,17 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// FuzzWill checks that no message makes a will panic, or have more than its bounds.
-func FuzzWill(f *testing.F) {
+// FuzzMessage checks that no text makes a message panic, or have more than its bounds.
+func FuzzMessage(f *testing.F) {
 	f.Add([]byte(`{"at":"2026-11-25T09:00:00Z","container":"container_1_0001_01_000002","left":true}` + "\n"))
 	f.Fuzz(func(t *testing.T, message []byte) {
-		all := ReadWill(message)
+		all := ReadMessage(message)
 		for _, r := range all {
-			if !IsContainer(r.Container) || len(r.Tried) > willTries || strings.ContainsAny(r.User+r.Why, "\n\x1b") {
+			if !IsContainer(r.Container) || len(r.Tried) > messageTries || strings.ContainsAny(r.User+r.Why, "\n\x1b") {
 				t.Errorf("%+v", r)
 			}
 		}
-		if n := len(WriteWill(all)); n > WillBytes {
+		if n := len(WriteMessage(all)); n > MessageBytes {
 			t.Errorf("%d bytes", n)
 		}
 	})
