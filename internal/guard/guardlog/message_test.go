@@ -70,13 +70,14 @@ func TestBrief(t *testing.T) {
 	for i := range 20 {
 		many.Tried = append(many.Tried, Try{At: nine.Add(time.Duration(i) * time.Second), Signal: "TERM"})
 	}
-	if got, _ := many.Brief(); len(got.Tried) != messageTries || !got.Tried[messageTries-1].At.Equal(at.Add(19*time.Second)) {
+	got, _ := many.Brief()
+	if len(got.Tried) != messageTries || !got.Tried[messageTries-1].At.Equal(at.Add(19*time.Second)) {
 		t.Errorf("tried %+v", got.Tried)
 	}
 }
 
-// TestMessage checks that a message has the first records, in whole lines and no more than the kubelet keeps, and that what
-// is no record in it does not count.
+// TestMessage checks that a message has the first records, in whole lines and no more than the kubelet keeps, and that
+// what is no record in it does not count.
 func TestMessage(t *testing.T) {
 	var all []Record
 	for n := range 200 {
