@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,7 +8,6 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/agent"
 	"github.com/waterline-io/waterline/internal/agent/trouble"
-	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/nri"
 )
 
@@ -23,23 +21,10 @@ type runtimePlugin struct {
 // connect makes the client that asks the agent where containers are placed, and when they may start.
 func (p *runtimePlugin) connect(answers agent.Answers, log *trouble.Log) agent.Runtime {
 	client := nri.New(nri.Config{
-		Socket: p.socket, Report: log.Report,
-		Place: func(c nri.Container) (nri.Placement, bool) {
-			placement, ok := answers.Place(decided(c))
-			return nri.Placement{CPUs: placement.CPUs, Mems: placement.Mems, OOMScore: placement.OOMScore}, ok
-		},
-		Start: func(ctx context.Context, c nri.Container) { answers.Start(ctx, decided(c)) },
-		Runs:  func(c nri.Container) { answers.Runs(decided(c)) },
+		Socket: p.socket, Report: log.Report, Place: answers.Place, Start: answers.Start, Runs: answers.Runs,
 	})
 	p.client.Store(client)
 	return client
-}
-
-// decided returns what decisions need to know of a container.
-func decided(c nri.Container) node.Container {
-	return node.Container{
-		PodUID: c.PodUID, Name: c.Name, ID: c.ID, Static: c.Static, Update: c.Update, CPUs: c.CPUs, OOMScore: c.OOMScore,
-	}
 }
 
 // collectors are several collectors as one.

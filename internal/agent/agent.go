@@ -103,9 +103,9 @@ type Agent struct {
 	kubelet   model.Kubelet
 	state     node.State
 	plan      model.Plan
-	incidents []model.Incident // of the last plan's writes
-	reported  []node.Container // that the runtime reported, whose ids the API does not show yet
-	waiting   []start          // that the runtime holds back until their files are written
+	incidents []model.Incident         // of the last plan's writes
+	reported  []model.RuntimeContainer // that the runtime reported, whose ids the API does not show yet
+	waiting   []start                  // that the runtime holds back until their files are written
 	store     *store.Store
 	recorder  metrics.Recorder
 	nextAudit time.Time
@@ -168,7 +168,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.cfg.Runtime != nil {
 		answers := Answers{
 			Place: a.place, Start: a.start,
-			Runs: func(c node.Container) { a.started.put(start{Container: c}) },
+			Runs: func(c model.RuntimeContainer) { a.started.put(start{RuntimeContainer: c}) },
 		}
 		runtime := a.cfg.Runtime(answers, a.log)
 		beside.Go(func() { runtime.Run(ctx) })
@@ -204,7 +204,7 @@ func (a *Agent) leave() {
 
 // place places a container by the last round. CPUs that the runtime would set under policy static are ones that the
 // kubelet has just assigned, perhaps of a pod that has them by Waterline: which ones is then read again.
-func (a *Agent) place(c node.Container) (node.Placement, bool) {
+func (a *Agent) place(c model.RuntimeContainer) (model.Placement, bool) {
 	placing := a.placing.Load()
 	if placing != nil && placing.Kubelet.StaticCPUs && !c.Update && c.CPUs != "" {
 		a.poller.Doubt()

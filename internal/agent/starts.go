@@ -6,24 +6,23 @@ import (
 	"sync"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
-	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
 // Answers are what the agent answers the container runtime. They may be called from any goroutine.
 type Answers struct {
 	// Place places a container by the last round.
-	Place func(c node.Container) (node.Placement, bool)
+	Place func(c model.RuntimeContainer) (model.Placement, bool)
 	// Start returns when a container may run its first instruction: at once if Waterline sets no limits of its pod, else
 	// once they are written, or when the context ends. The container's cgroup exists.
-	Start func(ctx context.Context, c node.Container)
+	Start func(ctx context.Context, c model.RuntimeContainer)
 	// Runs notes a container that runs already. It returns at once.
-	Runs func(c node.Container)
+	Runs func(c model.RuntimeContainer)
 }
 
 // start is a container that the runtime reported.
 type start struct {
-	node.Container
+	model.RuntimeContainer
 	ctx     context.Context // of the one who waits
 	written chan struct{}   // closed when the files of its pod are written; nil: nobody waits
 }
@@ -58,14 +57,14 @@ func (i *inbox) take() []start {
 // start holds a container back until its limits are written. It does not wait before the first round, nor for a pod
 // that the API has not shown if it waited in vain for the last one and the API has shown nothing since. Then the API is
 // away, and every start on this node would take that long.
-func (a *Agent) start(ctx context.Context, c node.Container) {
+func (a *Agent) start(ctx context.Context, c model.RuntimeContainer) {
 	placing := a.placing.Load()
 	if placing != nil && !placing.Awaits(c) {
 		return
 	}
 	known := placing.Knows(c.PodUID)
 	if placing == nil || !known && a.apiAway.Load() {
-		a.started.put(start{Container: c})
+		a.started.put(start{RuntimeContainer: c})
 		return
 	}
 	s := start{c, ctx, make(chan struct{})}
@@ -80,10 +79,10 @@ func (a *Agent) start(ctx context.Context, c node.Container) {
 // takeStarts takes what the runtime reported. The next round decides their files.
 func (a *Agent) takeStarts() {
 	for _, s := range a.started.take() {
-		a.reported = slices.DeleteFunc(a.reported, func(c node.Container) bool {
+		a.reported = slices.DeleteFunc(a.reported, func(c model.RuntimeContainer) bool {
 			return c.PodUID == s.PodUID && c.Name == s.Name
 		})
-		a.reported = append(a.reported, s.Container)
+		a.reported = append(a.reported, s.RuntimeContainer)
 		if s.written != nil {
 			a.waiting = append(a.waiting, s)
 		}
@@ -108,9 +107,11 @@ func (a *Agent) release(pods []*model.Pod) {
 
 // identify returns the pods with the ids of their containers that the runtime reported and the API does not show yet.
 // It also returns which are still to be shown, of pods that have a cgroup. No pod of the argument is changed.
-func identify(pods []*model.Pod, tree *model.Tree, reported []node.Container) ([]*model.Pod, []node.Container) {
+func identify(
+	pods []*model.Pod, tree *model.Tree, reported []model.RuntimeContainer,
+) ([]*model.Pod, []model.RuntimeContainer) {
 	copied := false
-	left := slices.DeleteFunc(reported, func(c node.Container) bool {
+	left := slices.DeleteFunc(reported, func(c model.RuntimeContainer) bool {
 		group, exists := tree.Pods[c.PodUID]
 		shown := !exists
 		// The containers of a pod are listed only once the pod is known.

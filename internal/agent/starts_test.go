@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -17,9 +16,9 @@ func TestIdentify(t *testing.T) {
 		p.Containers = []model.Container{{Name: "main", ID: id}, {Name: "side", ID: "0123456789cc"}}
 		return p
 	}
-	reports := func(ids ...string) (all []node.Container) {
+	reports := func(ids ...string) (all []model.RuntimeContainer) {
 		for _, id := range ids {
-			all = append(all, node.Container{PodUID: "job", Name: "main", ID: id})
+			all = append(all, model.RuntimeContainer{PodUID: "job", Name: "main", ID: id})
 		}
 		return all
 	}
@@ -27,7 +26,7 @@ func TestIdentify(t *testing.T) {
 		name     string
 		groups   []string // of the pod's containers
 		shown    string
-		reported []node.Container
+		reported []model.RuntimeContainer
 		want     string // id of the container
 		left     int
 	}{
@@ -40,9 +39,10 @@ func TestIdentify(t *testing.T) {
 		{"another instance followed, which was not reported", []string{second}, second, reports(first), second, 1},
 		{"it has no group any more", nil, first, reports(first), first, 0},
 		{"its pod is not listed yet", nil, "", reports(first), "", 1},
-		{"of a pod without a group", []string{first}, "", []node.Container{{PodUID: "gone", Name: "main", ID: first}}, "", 0},
+		{"of a pod without a group", []string{first}, "",
+			[]model.RuntimeContainer{{PodUID: "gone", Name: "main", ID: first}}, "", 0},
 		{"a container that the API does not know", []string{first}, "",
-			[]node.Container{{PodUID: "job", Name: "debug", ID: first}}, "", 1},
+			[]model.RuntimeContainer{{PodUID: "job", Name: "debug", ID: first}}, "", 1},
 	} {
 		t.Run(step.name, func(t *testing.T) {
 			tree := model.Tree{Pods: map[string]model.PodGroup{"job": {Dir: "job", Containers: step.groups}}}
@@ -70,7 +70,7 @@ func TestForgedIdentity(t *testing.T) {
 		p.Containers = []model.Container{{Name: "main"}}
 	}
 	tree := model.Tree{Pods: map[string]model.PodGroup{"job": {Dir: "job", Containers: []string{id}}}}
-	after, left := identify(pods, &tree, []node.Container{{PodUID: "job", Name: "main", ID: id}})
+	after, left := identify(pods, &tree, []model.RuntimeContainer{{PodUID: "job", Name: "main", ID: id}})
 	if after[0].Containers[0].ID != id || after[1].Containers[0].ID != id || len(left) != 1 {
 		t.Errorf("ids %q and %q, left %v", after[0].Containers[0].ID, after[1].Containers[0].ID, left)
 	}

@@ -131,7 +131,7 @@ func (s *session) onStateChange(ctx context.Context, q *api.StateChangeEvent) *a
 
 // place returns the placement of a container: its CPUs and its oom_score_adj. Nil and 0 mean that the runtime
 // decides.
-func (s *session) place(c Container) (cpu *api.LinuxCPU, score int) {
+func (s *session) place(c model.RuntimeContainer) (cpu *api.LinuxCPU, score int) {
 	if s.client.cfg.Place == nil {
 		return nil, 0
 	}
@@ -182,11 +182,11 @@ func (s *session) usable(list, file string) (string, error) {
 }
 
 // container converts the runtime's messages about a container. Missing parts are empty.
-func container(pod *api.PodSandbox, c *api.Container) Container {
+func container(pod *api.PodSandbox, c *api.Container) model.RuntimeContainer {
 	linux := c.GetLinux()
 	cpu := linux.GetResources().GetCpu()
 	source := pod.GetAnnotations()[configSource]
-	return Container{
+	return model.RuntimeContainer{
 		PodUID: pod.GetUid(), Namespace: pod.GetNamespace(), Pod: pod.GetName(),
 		Name: c.GetName(), ID: c.GetId(), Dir: dir(linux.GetCgroupsPath()),
 		CPUs: cpu.GetCpus(), Mems: cpu.GetMems(), OOMScore: int(linux.GetOomScoreAdj().GetValue()),

@@ -30,6 +30,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
 )
 
 // DefaultSocket is the default socket of container runtimes.
@@ -55,49 +57,24 @@ const (
 	stableAfter = 10 * time.Second       // a connection that lasted this long resets the backoff
 )
 
-// Placement is the set of CPUs and NUMA nodes of a container, as kernel lists such as "0-3,8", and its
-// oom_score_adj. For a zero value the runtime's own setting stays.
-type Placement struct {
-	CPUs     string
-	Mems     string // NUMA nodes
-	OOMScore int    // oom_score_adj of its first process, -1000 to 1000; only used at creation
-}
-
-// Container is a container as described by the runtime.
-type Container struct {
-	PodUID    string // the kubelet's UID; for a static pod, the hash of its manifest
-	Namespace string
-	Pod       string
-	Name      string
-	ID        string
-	Dir       string // its cgroup, relative to the root of the hierarchy, without a leading slash; "" if unknown
-	Update    bool   // the container already runs, and the runtime writes all of its settings again
-	Static    bool   // its pod is a static pod: the kubelet has it from a file or a URL, not from the API
-
-	// CPUs and Mems are the runtime's own settings. At creation they are empty, unless the kubelet's static policy or
-	// another plugin has set them.
-	CPUs, Mems string
-	OOMScore   int // the runtime's own setting; also 0 if the runtime does not report it
-}
-
 // Config is the configuration of a client.
 type Config struct {
 	Socket string // "": DefaultSocket
-	Index  string // two digits that order plugins; "": "90", late, so that Container has the settings of earlier plugins
+	Index  string // two digits that order plugins; "": "90", late, so that Place sees the settings of earlier plugins
 	Name   string // "": "waterline"
 	Sys    string // mount point of sysfs; "": /sys
 
 	// Place returns the placement of a container that is created or updated, or false to leave it to the
 	// runtime. It is called from several goroutines, and must return at once because the container waits. It is
 	// not called after Run has returned. It may be nil.
-	Place func(Container) (Placement, bool)
+	Place func(model.RuntimeContainer) (model.Placement, bool)
 	// Start is called for each container whose cgroup exists with all of the runtime's settings, and whose first
 	// instruction the runtime runs once Start has returned. It must return when the context ends, which is after half
 	// of the time that the runtime would wait. It is called from several goroutines, and may be nil.
-	Start func(context.Context, Container)
+	Start func(context.Context, model.RuntimeContainer)
 	// Runs is called for each container that exists when a connection is established. It may be nil, and must return
 	// at once.
-	Runs func(Container)
+	Runs func(model.RuntimeContainer)
 	// Report is called when the state of a subject changes; a nil error means that it works again. It may be
 	// nil.
 	Report func(about string, err error)

@@ -20,6 +20,7 @@ import (
 	"github.com/containerd/nri/pkg/net/multiplex"
 	"github.com/containerd/ttrpc"
 
+	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/nri"
 	"github.com/waterline-io/waterline/internal/poll"
 )
@@ -230,8 +231,10 @@ func eventually(t *testing.T, what string, holds func() bool) {
 }
 
 // always places every container alike.
-func always(cpus, mems string) func(nri.Container) (nri.Placement, bool) {
-	return func(nri.Container) (nri.Placement, bool) { return nri.Placement{CPUs: cpus, Mems: mems}, true }
+func always(cpus, mems string) func(model.RuntimeContainer) (model.Placement, bool) {
+	return func(model.RuntimeContainer) (model.Placement, bool) {
+		return model.Placement{CPUs: cpus, Mems: mems}, true
+	}
 }
 
 func pod(i int) *api.PodSandbox {
@@ -255,22 +258,22 @@ func TestCreate(t *testing.T) {
 	f := newFake(t)
 	f.start()
 	var order []string
-	want := nri.Container{
+	want := model.RuntimeContainer{
 		PodUID: "uid1", Namespace: "default", Pod: "pod1", Name: "c", ID: "c1", Dir: "kubepods/burstable/poduid1/c1",
 		CPUs: "0-3",
 	}
-	check := func(what string, c nri.Container) {
+	check := func(what string, c model.RuntimeContainer) {
 		order = append(order, what)
 		if c != want {
 			t.Errorf("%s was told of %+v, want %+v", what, c, want)
 		}
 	}
 	client, r := run(t, f, nri.Config{
-		Place: func(c nri.Container) (nri.Placement, bool) {
+		Place: func(c model.RuntimeContainer) (model.Placement, bool) {
 			check("Place", c)
-			return nri.Placement{CPUs: "1,3,2"}, true
+			return model.Placement{CPUs: "1,3,2"}, true
 		},
-		Start: func(_ context.Context, c nri.Container) { check("Start", c) },
+		Start: func(_ context.Context, c model.RuntimeContainer) { check("Start", c) },
 	})
 	p := f.synchronized()
 	if events := p.events.PrettyString(); p.name != "90-waterline" ||
@@ -308,8 +311,8 @@ func TestCreate(t *testing.T) {
 func TestOOMScore(t *testing.T) {
 	f := newFake(t)
 	f.start()
-	place := nri.Placement{OOMScore: 500}
-	run(t, f, nri.Config{Place: func(c nri.Container) (nri.Placement, bool) {
+	place := model.Placement{OOMScore: 500}
+	run(t, f, nri.Config{Place: func(c model.RuntimeContainer) (model.Placement, bool) {
 		if !c.Update && c.OOMScore != 999 {
 			t.Errorf("told of %+v", c)
 		}
@@ -332,11 +335,11 @@ func TestOOMScore(t *testing.T) {
 	if got := create(); got.GetOomScoreAdj().GetValue() != 500 || got.GetResources().GetCpu().GetCpus() != "1" {
 		t.Errorf("with CPUs the answer is %v", got)
 	}
-	place = nri.Placement{OOMScore: 500, CPUs: "1000"} // which do not exist
+	place = model.Placement{OOMScore: 500, CPUs: "1000"} // which do not exist
 	if got := create(); got.GetOomScoreAdj().GetValue() != 500 || got.GetResources() != nil {
 		t.Errorf("with impossible CPUs the answer is %v", got)
 	}
-	place = nri.Placement{OOMScore: 500}
+	place = model.Placement{OOMScore: 500}
 	u, err := p.UpdateContainer(t.Context(), &api.UpdateContainerRequest{Pod: pod(1), Container: containerOf(1, "c", "")})
 	if err != nil || len(u.GetUpdate()) != 0 {
 		t.Errorf("an update was answered with %v, %v", u, err)
@@ -357,10 +360,10 @@ func only(t *testing.T, r *api.LinuxResources, cpus, mems string) {
 func TestUpdate(t *testing.T) {
 	f := newFake(t)
 	f.start()
-	var told []nri.Container
-	run(t, f, nri.Config{Place: func(c nri.Container) (nri.Placement, bool) {
+	var told []model.RuntimeContainer
+	run(t, f, nri.Config{Place: func(c model.RuntimeContainer) (model.Placement, bool) {
 		told = append(told, c)
-		return nri.Placement{CPUs: "4-5", Mems: "1"}, true
+		return model.Placement{CPUs: "4-5", Mems: "1"}, true
 	}})
 	p := f.synchronized()
 	a, err := p.UpdateContainer(t.Context(), &api.UpdateContainerRequest{
@@ -395,12 +398,12 @@ func TestStart(t *testing.T) {
 	f.timeout = time.Hour
 	f.start()
 	type asked struct {
-		nri.Container
+		model.RuntimeContainer
 		left time.Duration
 		done chan struct{}
 	}
 	started := make(chan asked)
-	client, _ := run(t, f, nri.Config{Start: func(ctx context.Context, c nri.Container) {
+	client, _ := run(t, f, nri.Config{Start: func(ctx context.Context, c model.RuntimeContainer) {
 		end, _ := ctx.Deadline()
 		a := asked{c, time.Until(end), make(chan struct{})}
 		started <- a
@@ -436,7 +439,7 @@ func TestStart(t *testing.T) {
 		go func() { answered <- step.start() }()
 		a := <-started
 		if a.ID != "c1" || a.Name != "c" || a.PodUID != "uid1" || a.Static != step.static {
-			t.Errorf("%s: told of %+v", step.name, a.Container)
+			t.Errorf("%s: told of %+v", step.name, a.RuntimeContainer)
 		}
 		if a.left <= 0 || a.left > 30*time.Minute { // clock: of an hour, it is to have half
 			t.Errorf("%s: Start has %s", step.name, a.left)
@@ -467,7 +470,7 @@ func TestLateStart(t *testing.T) {
 	f := newFake(t)
 	f.timeout = 100 * time.Millisecond
 	f.start()
-	client, _ := run(t, f, nri.Config{Start: func(ctx context.Context, _ nri.Container) { <-ctx.Done() }})
+	client, _ := run(t, f, nri.Config{Start: func(ctx context.Context, _ model.RuntimeContainer) { <-ctx.Done() }})
 	p := f.synchronized()
 	if _, err := p.StartContainer(t.Context(), &api.StartContainerRequest{
 		Pod: pod(1), Container: containerOf(1, "c", ""),
@@ -485,8 +488,8 @@ func TestSynchronize(t *testing.T) {
 	f := newFake(t)
 	f.start()
 	var mu sync.Mutex
-	seen := map[nri.Container]int{}
-	client, _ := run(t, f, nri.Config{Place: always("0", ""), Runs: func(c nri.Container) {
+	seen := map[model.RuntimeContainer]int{}
+	client, _ := run(t, f, nri.Config{Place: always("0", ""), Runs: func(c model.RuntimeContainer) {
 		mu.Lock()
 		seen[c]++
 		mu.Unlock()
@@ -634,8 +637,8 @@ func TestMute(t *testing.T) {
 // TestNeverFails asks what no runtime should, and answers what no agent should: the runtime must get an answer that
 // leaves the container alone, because with an error it would not create it.
 func TestNeverFails(t *testing.T) {
-	for name, place := range map[string]func(nri.Container) (nri.Placement, bool){
-		"panic":      func(nri.Container) (nri.Placement, bool) { panic("no") },
+	for name, place := range map[string]func(model.RuntimeContainer) (model.Placement, bool){
+		"panic":      func(model.RuntimeContainer) (model.Placement, bool) { panic("no") },
 		"nonsense":   always("all of them", ""),
 		"offline":    always("7-8", ""),
 		"no node":    always("1", "2"),
@@ -643,13 +646,13 @@ func TestNeverFails(t *testing.T) {
 		"huge":       always("99999999999999999999", ""),
 		"blank":      always(" \n", ""),
 		"nothing":    always("", ""),
-		"no opinion": func(nri.Container) (nri.Placement, bool) { return nri.Placement{CPUs: "1"}, false },
+		"no opinion": func(model.RuntimeContainer) (model.Placement, bool) { return model.Placement{CPUs: "1"}, false },
 		"nil":        nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t)
 			f.start()
-			_, r := run(t, f, nri.Config{Place: place, Start: func(context.Context, nri.Container) { panic("no") }})
+			_, r := run(t, f, nri.Config{Place: place, Start: func(context.Context, model.RuntimeContainer) { panic("no") }})
 			p := f.synchronized()
 			a, err := p.CreateContainer(t.Context(), &api.CreateContainerRequest{
 				Pod: pod(1), Container: containerOf(1, "c", ""),
@@ -677,7 +680,8 @@ func TestNeverFails(t *testing.T) {
 		f := newFake(t)
 		f.start()
 		run(t, f, nri.Config{
-			Place: always("1", ""), Runs: func(nri.Container) {}, Start: func(context.Context, nri.Container) {},
+			Place: always("1", ""), Runs: func(model.RuntimeContainer) {},
+			Start: func(context.Context, model.RuntimeContainer) {},
 		})
 		p := f.plugin()
 		if _, err := p.Synchronize(t.Context(), &api.SynchronizeRequest{
@@ -714,11 +718,11 @@ func TestNeverFails(t *testing.T) {
 func TestSlow(t *testing.T) {
 	f := newFake(t)
 	f.start()
-	client, _ := run(t, f, nri.Config{Place: func(c nri.Container) (nri.Placement, bool) {
+	client, _ := run(t, f, nri.Config{Place: func(c model.RuntimeContainer) (model.Placement, bool) {
 		if c.ID == "slow1" {
 			time.Sleep(20 * time.Millisecond)
 		}
-		return nri.Placement{CPUs: "1"}, true
+		return model.Placement{CPUs: "1"}, true
 	}})
 	p := f.synchronized()
 	before := client.Stats()
@@ -747,8 +751,8 @@ func TestDir(t *testing.T) {
 	} {
 		f := newFake(t)
 		f.start()
-		var got nri.Container
-		run(t, f, nri.Config{Start: func(_ context.Context, c nri.Container) { got = c }})
+		var got model.RuntimeContainer
+		run(t, f, nri.Config{Start: func(_ context.Context, c model.RuntimeContainer) { got = c }})
 		p := f.synchronized()
 		if _, err := p.StartContainer(t.Context(), &api.StartContainerRequest{
 			Container: &api.Container{Linux: &api.LinuxContainer{CgroupsPath: path}},

@@ -21,7 +21,7 @@ type placer struct {
 	*nri.Client
 	mu      sync.Mutex
 	cpus    map[string]string // pod → CPUs
-	seen    map[string]nri.Container
+	seen    map[string]model.RuntimeContainer
 	reports []string
 }
 
@@ -31,14 +31,14 @@ func (p *placer) put(pod, cpus string) {
 	p.cpus[pod] = cpus
 }
 
-func (p *placer) saw(id string) (nri.Container, bool) {
+func (p *placer) saw(id string) (model.RuntimeContainer, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c, ok := p.seen[id]
 	return c, ok
 }
 
-func (p *placer) note(c nri.Container) {
+func (p *placer) note(c model.RuntimeContainer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.seen[c.ID] = c
@@ -51,15 +51,15 @@ func newPlacer(t *testing.T) *placer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &placer{cpus: map[string]string{}, seen: map[string]nri.Container{}}
+	p := &placer{cpus: map[string]string{}, seen: map[string]model.RuntimeContainer{}}
 	p.Client = nri.New(nri.Config{
 		Socket: socket, Name: "placer",
-		Place: func(c nri.Container) (nri.Placement, bool) {
+		Place: func(c model.RuntimeContainer) (model.Placement, bool) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			return nri.Placement{CPUs: p.cpus[c.Pod]}, p.cpus[c.Pod] != ""
+			return model.Placement{CPUs: p.cpus[c.Pod]}, p.cpus[c.Pod] != ""
 		},
-		Start: func(_ context.Context, c nri.Container) { p.note(c) },
+		Start: func(_ context.Context, c model.RuntimeContainer) { p.note(c) },
 		Runs:  p.note,
 		Report: func(about string, err error) {
 			p.mu.Lock()

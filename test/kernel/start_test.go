@@ -9,7 +9,6 @@ import (
 	"github.com/waterline-io/waterline/internal/agent"
 	"github.com/waterline-io/waterline/internal/agent/trouble"
 	"github.com/waterline-io/waterline/internal/cgroup"
-	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -53,9 +52,9 @@ func TestFirstInstruction(t *testing.T) {
 	rounds := func() float64 { return metric(t, r.agent, v1alpha1.MetricRounds, "", "") }
 	each := model.Grant{RequestMilli: 100, LimitMilli: 200, Memory: 64 * mib}
 	twice := model.Grant{LimitMilli: 400, Memory: 128 * mib}
-	started := func(uid, name, id string) node.Container {
+	started := func(uid, name, id string) model.RuntimeContainer {
 		n.group(n.layout.Pod(model.BestEffort, uid) + "/" + id)
-		return node.Container{PodUID: uid, Name: name, ID: id}
+		return model.RuntimeContainer{PodUID: uid, Name: name, ID: id}
 	}
 
 	t.Log("containers of a pod that is known start one after the other")
@@ -106,7 +105,7 @@ func TestFirstInstruction(t *testing.T) {
 	cancel()
 	<-answered
 	runtime.Start(t.Context(), started("lost", "c1", "0123456789af")) // without an end of its context
-	runtime.Start(t.Context(), node.Container{PodUID: "file", Name: "c0", ID: "0123456789ba", Static: true})
+	runtime.Start(t.Context(), model.RuntimeContainer{PodUID: "file", Name: "c0", ID: "0123456789ba", Static: true})
 
 	t.Log("a pod that the API shows after its container was made")
 	source.set(batch("other", each))

@@ -18,30 +18,11 @@ type Placing struct {
 	CPUs     *model.CPUPlan  // nil: no pod requests CPUs of its own
 }
 
-// Container is what the container runtime is about to start, or to write the settings of again.
-type Container struct {
-	PodUID string // as in the pod's cgroup
-	Name   string
-	ID     string // of this instance
-	Static bool   // of a static pod, which the API may show late or never
-	Update bool   // it runs already
-	// that the runtime would set; when a container starts, only those that another plugin or policy static chose
-	CPUs     string
-	OOMScore int // oom_score_adj that the kubelet chose
-}
-
-// Placement is where a container is to run.
-type Placement struct {
-	CPUs     string // list of CPUs
-	Mems     string // list of NUMA nodes; "": any
-	OOMScore int    // oom_score_adj; 0: the kubelet's stays
-}
-
 // Place decides where a container runs from its first instruction on, and how soon the kernel kills it for want of
 // memory. It returns false if the runtime's choice stands.
-func (p *Placing) Place(c Container) (Placement, bool) {
+func (p *Placing) Place(c model.RuntimeContainer) (model.Placement, bool) {
 	if p == nil || p.Policy.Mode != model.ModeEnforce {
-		return Placement{}, false
+		return model.Placement{}, false
 	}
 	pod := model.FindPod(p.Pods, c.PodUID) // nil: the API has not shown it yet
 	placement, ok := p.where(pod, c)
@@ -54,7 +35,7 @@ func (p *Placing) Place(c Container) (Placement, bool) {
 // Awaits reports whether a container must not run before a round has written the files of its pod: Waterline sets
 // limits of the pod, or the API has not shown it yet, and then this is not known. Programs read the limits of their
 // container once, at their start.
-func (p *Placing) Awaits(c Container) bool {
+func (p *Placing) Awaits(c model.RuntimeContainer) bool {
 	if p == nil || p.Policy.Mode != model.ModeEnforce {
 		return false
 	}
@@ -70,23 +51,23 @@ func (p *Placing) Awaits(c Container) bool {
 func (p *Placing) Knows(uid string) bool { return p != nil && model.FindPod(p.Pods, uid) != nil }
 
 // where returns on which CPUs a container runs; false if the runtime's choice stands.
-func (p *Placing) where(pod *model.Pod, c Container) (Placement, bool) {
+func (p *Placing) where(pod *model.Pod, c model.RuntimeContainer) (model.Placement, bool) {
 	if p.CPUs == nil || p.unbound(pod) {
 		// An old container's settings may name CPUs that its pod once had. Under policy static they are the kubelet's.
 		if !c.Update || c.CPUs == "" || p.Kubelet.StaticCPUs || p.Topology == nil {
-			return Placement{}, false
+			return model.Placement{}, false
 		}
-		return Placement{CPUs: p.Topology.Online().String()}, true
+		return model.Placement{CPUs: p.Topology.Online().String()}, true
 	}
 	if slices.Contains(p.CPUs.Left, c.PodUID) {
-		return Placement{}, false
+		return model.Placement{}, false
 	}
 	if !c.Update && c.CPUs != "" && !p.Kubelet.StaticCPUs {
 		// Another plugin has chosen. The runtime refuses to create a container whose CPUs two plugins set. The next round
 		// writes the list once the container is there.
-		return Placement{}, false
+		return model.Placement{}, false
 	}
-	placement := Placement{CPUs: cpuset.Of(p.CPUs, pod, c.Name).String()}
+	placement := model.Placement{CPUs: cpuset.Of(p.CPUs, pod, c.Name).String()}
 	own := false
 	for _, o := range p.CPUs.Own {
 		if o.UID != c.PodUID {
@@ -101,7 +82,7 @@ func (p *Placing) where(pod *model.Pod, c Container) (Placement, bool) {
 	case own, c.Update && c.CPUs != "":
 		return placement, true
 	case p.V2, !p.CPUs.Narrow():
-		return Placement{}, false // on v2 the list of the pod's cgroup binds the container, and goes with the pod
+		return model.Placement{}, false // on v2 the list of the pod's cgroup binds the container, and goes with the pod
 	}
 	return placement, true
 }

@@ -6,6 +6,12 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
+// Short names for tables.
+type (
+	started = model.RuntimeContainer
+	placed  = model.Placement
+)
+
 // TestPlace checks the answer to the container runtime, in each situation in which it creates or updates a container.
 func TestPlace(t *testing.T) {
 	web := &model.Pod{UID: "web", Containers: []model.Container{{Name: "main"}, {Name: "proxy"},
@@ -28,36 +34,36 @@ func TestPlace(t *testing.T) {
 		v2     bool
 		plan   *model.CPUPlan
 		static bool
-		from   Container
-		want   Placement
+		from   started
+		want   placed
 		ok     bool
 	}{
-		{"its own CPUs, and their memory", v1, plan(), false, Container{PodUID: "web", Name: "main"},
-			Placement{CPUs: "2-3", Mems: "1"}, true},
-		{"on v2 too", v2, plan(), false, Container{PodUID: "web", Name: "main"}, Placement{CPUs: "2-3", Mems: "1"}, true},
-		{"memory stays while it runs", v1, plan(), false, Container{PodUID: "web", Name: "main", Update: true, CPUs: "0"},
-			Placement{CPUs: "2-3"}, true},
-		{"beside a container with its own", v1, plan(), false, Container{PodUID: "web", Name: "proxy"},
-			Placement{CPUs: "0-1"}, true},
-		{"before the others", v1, plan(), false, Container{PodUID: "web", Name: "setup"}, Placement{CPUs: "2-3"}, true},
-		{"a pod without", v1, plan(), false, Container{PodUID: "job", Name: "main"}, Placement{CPUs: "0-1"}, true},
-		{"a pod without, on v2 bound by its pod", v2, plan(), false, Container{PodUID: "job", Name: "main"}, Placement{},
+		{"its own CPUs, and their memory", v1, plan(), false, started{PodUID: "web", Name: "main"},
+			placed{CPUs: "2-3", Mems: "1"}, true},
+		{"on v2 too", v2, plan(), false, started{PodUID: "web", Name: "main"}, placed{CPUs: "2-3", Mems: "1"}, true},
+		{"memory stays while it runs", v1, plan(), false, started{PodUID: "web", Name: "main", Update: true, CPUs: "0"},
+			placed{CPUs: "2-3"}, true},
+		{"beside a container with its own", v1, plan(), false, started{PodUID: "web", Name: "proxy"},
+			placed{CPUs: "0-1"}, true},
+		{"before the others", v1, plan(), false, started{PodUID: "web", Name: "setup"}, placed{CPUs: "2-3"}, true},
+		{"a pod without", v1, plan(), false, started{PodUID: "job", Name: "main"}, placed{CPUs: "0-1"}, true},
+		{"a pod without, on v2 bound by its pod", v2, plan(), false, started{PodUID: "job", Name: "main"}, placed{},
 			false},
-		{"a pod that is not known yet", v1, plan(), false, Container{PodUID: "new", Name: "main"}, Placement{CPUs: "0-1"},
+		{"a pod that is not known yet", v1, plan(), false, started{PodUID: "new", Name: "main"}, placed{CPUs: "0-1"},
 			true},
-		{"nobody has any alone", v1, homes, false, Container{PodUID: "job", Name: "main"}, Placement{CPUs: "0-3"}, false},
-		{"old CPUs do not come back", v2, plan(), false, Container{PodUID: "job", Name: "main", Update: true, CPUs: "3"},
-			Placement{CPUs: "0-1"}, true},
-		{"nor when nobody asks any more", v1, nil, false, Container{PodUID: "job", Name: "main", Update: true, CPUs: "3"},
-			Placement{CPUs: "0-3"}, true},
-		{"unless they are the kubelet's", v1, nil, true, Container{PodUID: "job", Name: "main", Update: true, CPUs: "3"},
-			Placement{}, false},
-		{"nobody asks", v1, nil, false, Container{PodUID: "job", Name: "main"}, Placement{}, false},
-		{"the kubelet serves it", v1, plan(), true, Container{PodUID: "kubelets", Name: "main", CPUs: "3"}, Placement{},
+		{"nobody has any alone", v1, homes, false, started{PodUID: "job", Name: "main"}, placed{CPUs: "0-3"}, false},
+		{"old CPUs do not come back", v2, plan(), false, started{PodUID: "job", Name: "main", Update: true, CPUs: "3"},
+			placed{CPUs: "0-1"}, true},
+		{"nor when nobody asks any more", v1, nil, false, started{PodUID: "job", Name: "main", Update: true, CPUs: "3"},
+			placed{CPUs: "0-3"}, true},
+		{"unless they are the kubelet's", v1, nil, true, started{PodUID: "job", Name: "main", Update: true, CPUs: "3"},
+			placed{}, false},
+		{"nobody asks", v1, nil, false, started{PodUID: "job", Name: "main"}, placed{}, false},
+		{"the kubelet serves it", v1, plan(), true, started{PodUID: "kubelets", Name: "main", CPUs: "3"}, placed{},
 			false},
 		{"the kubelet's shared pool, less what is ours", v1, plan(), true,
-			Container{PodUID: "job", Name: "main", CPUs: "0-3"}, Placement{CPUs: "0-1"}, true},
-		{"another plugin has chosen", v1, plan(), false, Container{PodUID: "job", Name: "main", CPUs: "1"}, Placement{},
+			started{PodUID: "job", Name: "main", CPUs: "0-3"}, placed{CPUs: "0-1"}, true},
+		{"another plugin has chosen", v1, plan(), false, started{PodUID: "job", Name: "main", CPUs: "1"}, placed{},
 			false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -80,12 +86,12 @@ func TestPlaceOOMScore(t *testing.T) {
 		Policy: model.Policy{Mode: model.ModeEnforce, Protect: model.ProtectPolicy{Memory: true}},
 		Pods:   []*model.Pod{{UID: "web", Class: model.ClassLS}},
 	}
-	ask := Container{PodUID: "web", Name: "main", OOMScore: 1000}
-	if got, ok := p.Place(ask); !ok || got != (Placement{OOMScore: 500}) {
+	ask := started{PodUID: "web", Name: "main", OOMScore: 1000}
+	if got, ok := p.Place(ask); !ok || got != (placed{OOMScore: 500}) {
 		t.Errorf("with no CPUs: %+v, %v", got, ok)
 	}
 	p.CPUs = &model.CPUPlan{Node: model.CPUs(0, 1), Exclusive: model.CPUs(1), Shared: model.CPUs(0)}
-	if got, ok := p.Place(ask); !ok || got != (Placement{CPUs: "0", OOMScore: 500}) {
+	if got, ok := p.Place(ask); !ok || got != (placed{CPUs: "0", OOMScore: 500}) {
 		t.Errorf("with CPUs: %+v, %v", got, ok)
 	}
 	p.CPUs = nil
@@ -112,22 +118,22 @@ func TestAwaits(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		placing *Placing
-		from    Container
+		from    started
 		want    bool
 	}{
-		{"batch", &Placing{Policy: enforced, Pods: pods}, Container{PodUID: "batch", Name: "main"}, true},
+		{"batch", &Placing{Policy: enforced, Pods: pods}, started{PodUID: "batch", Name: "main"}, true},
 		{"a container that its pod has since it runs", &Placing{Policy: enforced, Pods: pods},
-			Container{PodUID: "batch", Name: "debugger"}, true},
-		{"only a label", &Placing{Policy: enforced, Pods: pods}, Container{PodUID: "labelled", Name: "main"}, false},
+			started{PodUID: "batch", Name: "debugger"}, true},
+		{"only a label", &Placing{Policy: enforced, Pods: pods}, started{PodUID: "labelled", Name: "main"}, false},
 		{"beside a container with a limit", &Placing{Policy: enforced, Pods: pods},
-			Container{PodUID: "partly", Name: "main"}, true},
-		{"native limits", &Placing{Policy: enforced, Pods: pods}, Container{PodUID: "web", Name: "main"}, false},
-		{"not known yet", &Placing{Policy: enforced, Pods: pods}, Container{PodUID: "new", Name: "main"}, true},
+			started{PodUID: "partly", Name: "main"}, true},
+		{"native limits", &Placing{Policy: enforced, Pods: pods}, started{PodUID: "web", Name: "main"}, false},
+		{"not known yet", &Placing{Policy: enforced, Pods: pods}, started{PodUID: "new", Name: "main"}, true},
 		{"a static pod that is not known", &Placing{Policy: enforced, Pods: pods},
-			Container{PodUID: "new", Name: "main", Static: true}, false},
+			started{PodUID: "new", Name: "main", Static: true}, false},
 		{"observed", &Placing{Policy: model.Policy{Mode: model.ModeObserve}, Pods: pods},
-			Container{PodUID: "batch", Name: "main"}, false},
-		{"no round yet", nil, Container{PodUID: "batch", Name: "main"}, false},
+			started{PodUID: "batch", Name: "main"}, false},
+		{"no round yet", nil, started{PodUID: "batch", Name: "main"}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := c.placing.Awaits(c.from); got != c.want {
