@@ -1,9 +1,6 @@
 package model
 
-import (
-	"sort"
-	"time"
-)
+import "time"
 
 // Batch is what batch does now. It is computed once a round, and every rule takes it from there.
 type Batch struct {
@@ -109,11 +106,10 @@ func (s *Suppression) OnCPUs() int {
 
 // Part returns the part of a pod; false if it has none.
 func (s *Suppression) Part(uid string) (BatchPart, bool) {
-	i := sort.Search(len(s.Parts), func(i int) bool { return s.Parts[i].UID >= uid })
-	if i == len(s.Parts) || s.Parts[i].UID != uid {
-		return BatchPart{}, false
+	if part := FindByUID(s.Parts, uid, func(p *BatchPart) string { return p.UID }); part != nil {
+		return *part, true
 	}
-	return s.Parts[i], true
+	return BatchPart{}, false
 }
 
 // Quota returns the limit of a pod in milli-cores; false if the limit is not enforced by a quota.

@@ -26,12 +26,7 @@ func (b *Interference) Throttle(uid string) *Throttle {
 	if b == nil {
 		return nil
 	}
-	for i := range b.Throttles {
-		if b.Throttles[i].UID == uid {
-			return &b.Throttles[i]
-		}
-	}
-	return nil
+	return FindByUID(b.Throttles, uid, func(t *Throttle) string { return t.UID })
 }
 
 // Finding is the analysis of the pod whose waiting rose most. Values in thousandths of time cover the last 15 s. The

@@ -3,7 +3,7 @@ package model
 import (
 	"encoding/json"
 	"fmt"
-	"sort"
+	"slices"
 	"time"
 )
 
@@ -83,14 +83,18 @@ type InsideUsage struct {
 
 // Container returns the CPU usage of a container; nil if it is not measured.
 func (l *Load) Container(uid, name string) *CPUUsage {
-	i := sort.Search(len(l.Inside), func(i int) bool {
-		u := &l.Inside[i]
-		return u.UID > uid || u.UID == uid && u.Name >= name
-	})
-	if i == len(l.Inside) || l.Inside[i].UID != uid || l.Inside[i].Name != name {
-		return nil
+	inside := l.inside(uid)
+	for i := range inside {
+		if inside[i].Name == name {
+			return &inside[i].CPUUsage
+		}
 	}
-	return &l.Inside[i].CPUUsage
+	return nil
+}
+
+// inside returns the CPU usage of a pod's containers that are measured.
+func (l *Load) inside(uid string) []InsideUsage {
+	return AllByUID(l.Inside, uid, func(u *InsideUsage) string { return u.UID })
 }
 
 // Age returns the age of a time of this load. Something never measured (time 0) is as old as the clock.
@@ -103,11 +107,7 @@ func (l *Load) Age(at time.Duration) time.Duration {
 
 // Pod returns the usage of a pod; nil if the pod has no cgroup.
 func (l *Load) Pod(uid string) *PodUsage {
-	i := sort.Search(len(l.Pods), func(i int) bool { return l.Pods[i].UID >= uid })
-	if i == len(l.Pods) || l.Pods[i].UID != uid {
-		return nil
-	}
-	return &l.Pods[i]
+	return FindByUID(l.Pods, uid, func(u *PodUsage) string { return u.UID })
 }
 
 // Uses returns the CPU use of a pod in milli-cores; 0 if it is not measured.
@@ -124,13 +124,9 @@ func (l *Load) Throttled(pod *PodUsage, within time.Duration) bool {
 	if pod.CPU.Throttled > 0 {
 		return true
 	}
-	from := sort.Search(len(l.Inside), func(i int) bool { return l.Inside[i].UID >= pod.UID })
-	for i := from; i < len(l.Inside) && l.Inside[i].UID == pod.UID; i++ {
-		if c := &l.Inside[i]; c.Throttled > 0 && l.Age(c.At) <= within {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.inside(pod.UID), func(c InsideUsage) bool {
+		return c.Throttled > 0 && l.Age(c.At) <= within
+	})
 }
 
 // MarshalJSON encodes the usage as an array of numbers without trailing zeros. Every round of the journal contains

@@ -2,7 +2,6 @@ package model
 
 import (
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -115,11 +114,10 @@ func PodName(pods []*Pod, uid string) string {
 
 // FindPod returns the pod with a UID from pods ordered by UID; nil if there is none.
 func FindPod(pods []*Pod, uid string) *Pod {
-	i, found := slices.BinarySearchFunc(pods, uid, func(p *Pod, uid string) int { return strings.Compare(p.UID, uid) })
-	if !found {
-		return nil
+	if pod := FindByUID(pods, uid, func(p **Pod) string { return (*p).UID }); pod != nil {
+		return *pod
 	}
-	return pods[i]
+	return nil
 }
 
 // Kubelet is the configuration of the node's kubelet and its CPU assignments, as far as they were read. Values are

@@ -1,9 +1,6 @@
 package model
 
-import (
-	"sort"
-	"time"
-)
+import "time"
 
 // Observe is what a plan needs observed from now on. The agent observes that and nothing beyond it, so that the rules,
 // not the agent, know what they depend on.
@@ -34,9 +31,8 @@ type Detail struct {
 // FindDetail returns what must be observed of a pod. The details are ordered by UID. A pod that is none of them needs
 // nothing beyond the others.
 func FindDetail(details []Detail, uid string) Detail {
-	i := sort.Search(len(details), func(i int) bool { return details[i].UID >= uid })
-	if i == len(details) || details[i].UID != uid {
-		return Detail{}
+	if d := FindByUID(details, uid, func(d *Detail) string { return d.UID }); d != nil {
+		return *d
 	}
-	return details[i]
+	return Detail{}
 }

@@ -2,7 +2,6 @@ package model
 
 import (
 	"slices"
-	"sort"
 	"time"
 )
 
@@ -95,9 +94,5 @@ const MaxFigure = int64(1e18)
 
 // FindFigure returns the figure of a pod; nil if none was wanted. The figures are ordered by UID.
 func FindFigure(figures []ServiceFigure, uid string) *ServiceFigure {
-	i := sort.Search(len(figures), func(i int) bool { return figures[i].UID >= uid })
-	if i == len(figures) || figures[i].UID != uid {
-		return nil
-	}
-	return &figures[i]
+	return FindByUID(figures, uid, func(f *ServiceFigure) string { return f.UID })
 }

@@ -1,9 +1,6 @@
 package model
 
-import (
-	"sort"
-	"time"
-)
+import "time"
 
 // PodWait is how long tasks of a pod, or of a group of the node's own services, have run, and how long they were ready
 // to run and had no CPU (run-queue delay).
@@ -119,11 +116,7 @@ type SampledPods struct {
 
 // FindWait returns what was sampled of a pod; nil if it is not sampled. The waits are ordered by UID.
 func FindWait(waits []PodWait, uid string) *PodWait {
-	i := sort.Search(len(waits), func(i int) bool { return waits[i].UID >= uid })
-	if i == len(waits) || waits[i].UID != uid {
-		return nil
-	}
-	return &waits[i]
+	return FindByUID(waits, uid, func(w *PodWait) string { return w.UID })
 }
 
 // WaitMark is how long an online pod may wait until the next round.

@@ -116,12 +116,8 @@ func (l *looks) look(ctx context.Context, waits *host.Waits, marks []model.WaitM
 
 // exceeded reports whether a pod waited longer than its mark says. Both are ordered by UID.
 func exceeded(marks []model.WaitMark, sums []model.PodWait) bool {
-	next := 0
 	for i := range marks {
-		for next < len(sums) && sums[next].UID < marks[i].UID {
-			next++
-		}
-		if next < len(sums) && sums[next].UID == marks[i].UID && marks[i].Exceeded(&sums[next]) {
+		if sum := model.FindWait(sums, marks[i].UID); sum != nil && marks[i].Exceeded(sum) {
 			return true
 		}
 	}

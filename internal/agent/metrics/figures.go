@@ -114,22 +114,20 @@ func (f *figures) use(l *model.Load, pods []*model.Pod) {
 	put(&memory, userUnknown, all.Memory.WorkingSet, all.Memory.At, stale)
 	cpu[userSystem] += cpu[userNode] - cpu[userUnknown]
 	memory[userSystem] += memory[userNode] - memory[userUnknown]
-	for i, next := 0, 0; i < len(l.Pods); i++ {
+	for i := range l.Pods {
 		u := &l.Pods[i]
-		for next < len(pods) && pods[next].UID < u.UID {
-			next++
-		}
-		if next == len(pods) || pods[next].UID != u.UID || u.CPU.At == 0 {
+		pod := model.FindPod(pods, u.UID)
+		if pod == nil || u.CPU.At == 0 {
 			continue
 		}
-		user := userOf(pods[next].Class)
+		user := userOf(pod.Class)
 		put(&cpu, user, u.CPU.Milli, u.CPU.At, stale)
 		cpu[userUnknown] -= float64(u.CPU.Milli)
 		if u.Memory.At != 0 {
 			put(&memory, user, u.Memory.WorkingSet, u.Memory.At, slowly)
 			memory[userUnknown] -= float64(u.Memory.WorkingSet)
 		}
-		if pods[next].Class.Online() {
+		if pod.Class.Online() {
 			periods += u.CPU.Periods
 			throttled += u.CPU.Throttled
 		}

@@ -61,7 +61,7 @@ func TestAllowances(t *testing.T) {
 		}
 	}
 	b = &model.Interference{
-		Throttles: []model.Throttle{{UID: other, Milli: 3}, {UID: uid, Milli: 700, Code: model.ThrottleKept}},
+		Throttles: []model.Throttle{{UID: uid, Milli: 700, Code: model.ThrottleKept}, {UID: other, Milli: 3}},
 	}
 	if write(); read().CPUMilli != 700 || !strings.HasPrefix(read().Reason, "ThrottleKept") {
 		t.Errorf("throttled: %+v", read())

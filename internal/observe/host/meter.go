@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sort"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -229,19 +228,14 @@ func (m *Meter) note(err error) {
 
 // follow updates the set of measured pods.
 func (m *Meter) follow(pods map[string]model.PodGroup, details []model.Detail) {
-	same, ration, next := len(pods) == len(m.pods), false, 0
+	same, ration := len(pods) == len(m.pods), false
 	for i := range m.pods {
 		p := &m.pods[i]
 		m.load.Pods[i].New = false
 		g, found := pods[p.uid]
 		same = same && found && g.Dir == p.dir && g.Inode == p.inode
-		for next < len(details) && details[next].UID < p.uid {
-			next++
-		}
 		was := p.detail
-		if p.detail = (model.Detail{}); next < len(details) && details[next].UID == p.uid {
-			p.detail = details[next]
-		}
+		p.detail = model.FindDetail(details, p.uid)
 		ration = ration || was.Seconds != p.detail.Seconds
 	}
 	if !same {
@@ -259,8 +253,7 @@ func (m *Meter) replace(pods map[string]model.PodGroup, details []model.Detail) 
 	for _, uid := range slices.Sorted(maps.Keys(pods)) {
 		g := pods[uid]
 		u := model.PodUsage{UID: uid, New: m.tick > 0}
-		i := sort.Search(len(old), func(i int) bool { return old[i].uid >= uid })
-		known := i < len(old) && old[i].uid == uid
+		i, known := model.IndexByUID(old, uid, func(p *meteredPod) string { return p.uid })
 		if known {
 			u = usage[i]
 		}

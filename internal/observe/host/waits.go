@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -206,10 +205,8 @@ func (w *Waits) follow(marks []model.WaitMark) {
 	w.pods = make([]waitingPod, 0, len(marks))
 	for _, m := range marks {
 		p := waitingPod{sum: model.PodWait{UID: m.UID}}
-		if i, found := slices.BinarySearchFunc(old, m.UID, func(p waitingPod, uid string) int {
-			return strings.Compare(p.sum.UID, uid)
-		}); found {
-			p, old[i].tasks = old[i], nil
+		if was := model.FindByUID(old, m.UID, func(p *waitingPod) string { return p.sum.UID }); was != nil {
+			p, was.tasks = *was, nil
 		}
 		w.pods = append(w.pods, p)
 	}

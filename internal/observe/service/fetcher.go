@@ -78,14 +78,12 @@ func (f *Fetcher) Need(wanted []model.ServiceTarget) {
 		return
 	}
 	wanted = wanted[:min(len(wanted), targets)]
-	entries, next, changed := make([]*entry, 0, len(wanted)), 0, false
+	entries, changed := make([]*entry, 0, len(wanted)), false
 	for i := range wanted {
 		t := &wanted[i]
-		for next < len(f.entries) && f.entries[next].target.UID < t.UID {
-			next++
-		}
-		if next < len(f.entries) && f.entries[next].target.Equal(t) {
-			entries = append(entries, f.entries[next])
+		e := model.FindByUID(f.entries, t.UID, func(e **entry) string { return (*e).target.UID })
+		if e != nil && (*e).target.Equal(t) {
+			entries = append(entries, *e)
 			continue
 		}
 		changed = true

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -96,7 +95,7 @@ func (n *member) drop(p *pod) {
 }
 
 func (n *member) find(uid string) (int, bool) {
-	return slices.BinarySearchFunc(n.pods, uid, func(p *pod, uid string) int { return cmp.Compare(p.UID, uid) })
+	return model.IndexByUID(n.pods, uid, func(p **pod) string { return (*p).UID })
 }
 
 // changed lets the node decide at the next tick.

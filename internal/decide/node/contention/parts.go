@@ -3,8 +3,6 @@ package contention
 import (
 	"math"
 	"slices"
-	"sort"
-	"strings"
 
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -111,13 +109,12 @@ func (r *round) need(pod *model.Pod) need {
 	if d.weight == 0 {
 		d.weight = guess
 	}
-	old := r.state.Parts
-	i, has := sort.Find(len(old), func(i int) int { return strings.Compare(pod.UID, old[i].UID) })
-	if has {
-		d.had = old[i].Milli
+	old := model.FindByUID(r.state.Parts, pod.UID, func(p *model.BatchPart) string { return p.UID })
+	if old != nil {
+		d.had = old.Milli
 	}
 	u := r.n.Load.Pod(pod.UID)
-	if !has || u == nil || u.CPU.At == 0 {
+	if old == nil || u == nil || u.CPU.At == 0 {
 		return d // it has just started
 	}
 	d.wants = u.CPU.Milli*1000 >= d.had*usedUp

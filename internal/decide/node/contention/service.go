@@ -2,7 +2,6 @@ package contention
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
@@ -52,8 +51,8 @@ func (r *round) services(last []Service) {
 			return
 		}
 		s := Service{UID: pod.UID, Since: r.now}
-		if i := slices.IndexFunc(last, func(s Service) bool { return s.UID == pod.UID }); i >= 0 {
-			s = last[i]
+		if before := model.FindByUID(last, pod.UID, func(s *Service) string { return s.UID }); before != nil {
+			s = *before
 		}
 		s = r.service(pod, rule, s)
 		r.state.Services = append(r.state.Services, s)

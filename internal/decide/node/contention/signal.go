@@ -2,8 +2,6 @@ package contention
 
 import (
 	"slices"
-	"sort"
-	"strings"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
@@ -48,9 +46,8 @@ type Pod struct {
 
 // knownPod returns what is known of a pod.
 func knownPod(pods []Pod, uid string) Pod {
-	i, found := sort.Find(len(pods), func(i int) int { return strings.Compare(uid, pods[i].UID) })
-	if found {
-		return pods[i]
+	if pod := model.FindByUID(pods, uid, func(p *Pod) string { return p.UID }); pod != nil {
+		return *pod
 	}
 	return Pod{PodWait: model.PodWait{UID: uid}}
 }

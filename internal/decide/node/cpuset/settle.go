@@ -3,7 +3,6 @@ package cpuset
 import (
 	"path"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
@@ -52,12 +51,7 @@ func ownedBy(plan *model.CPUPlan, uid string) []model.OwnCPUs  { return partOf(p
 func pinnedBy(plan *model.CPUPlan, uid string) []model.OwnCPUs { return partOf(plan.Pinned, uid) }
 
 func partOf(all []model.OwnCPUs, uid string) []model.OwnCPUs {
-	from := sort.Search(len(all), func(i int) bool { return all[i].UID >= uid })
-	to := from
-	for to < len(all) && all[to].UID == uid {
-		to++
-	}
-	return all[from:to]
+	return model.AllByUID(all, uid, func(o *model.OwnCPUs) string { return o.UID })
 }
 
 // plan sets the CPU plan in the result.

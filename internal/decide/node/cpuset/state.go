@@ -3,7 +3,6 @@ package cpuset
 import (
 	"cmp"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -42,12 +41,7 @@ func compareAllocation(a, b Allocation) int {
 
 // of returns the assignments of a pod, a part of s.Allocations.
 func (s *State) of(uid string) []Allocation {
-	from := sort.Search(len(s.Allocations), func(i int) bool { return s.Allocations[i].UID >= uid })
-	to := from
-	for to < len(s.Allocations) && s.Allocations[to].UID == uid {
-		to++
-	}
-	return s.Allocations[from:to:to]
+	return model.AllByUID(s.Allocations, uid, func(a *Allocation) string { return a.UID })
 }
 
 // recent returns the moves that still count.

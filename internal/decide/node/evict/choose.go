@@ -53,8 +53,8 @@ func (r *round) lasting(
 			continue
 		}
 		since := Since{UID: pod.UID}
-		if i, known := find(before, pod.UID); known {
-			since = before[i]
+		if had := find(before, pod.UID); had != nil {
+			since = *had
 		}
 		if u := r.n.Load.Pod(pod.UID); u != nil {
 			switch known, suffers := look(pod, u); {
@@ -143,7 +143,7 @@ func (r *round) forMemory() candidate {
 // forCPU chooses the starving pod that loses the least work.
 func (r *round) forCPU() candidate {
 	return r.best(func(pod *model.Pod) candidate {
-		if i, known := find(r.state.Hunger, pod.UID); !known || r.state.Hunger[i].At < starved {
+		if since := find(r.state.Hunger, pod.UID); since == nil || since.At < starved {
 			return candidate{}
 		}
 		c := candidate{pod: pod, score: 1 / lost(r.n, pod)}
@@ -161,7 +161,7 @@ func (r *round) forCPU() candidate {
 func (r *round) best(rate func(*model.Pod) candidate) candidate {
 	var best candidate
 	for _, pod := range r.n.Pods {
-		if _, set := find(r.state.Skipped, pod.UID); set || !r.may(pod) {
+		if find(r.state.Skipped, pod.UID) != nil || !r.may(pod) {
 			continue
 		}
 		if c := rate(pod); c.pod != nil && c.score > 0 && (best.pod == nil || c.before(&best)) {

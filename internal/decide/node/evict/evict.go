@@ -11,7 +11,6 @@
 package evict
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -77,6 +76,8 @@ type Since struct {
 	UID string
 	At  time.Duration
 }
+
+func (s *Since) uid() string { return s.UID }
 
 // Request is a request that one pod leaves.
 type Request struct {
@@ -178,11 +179,11 @@ func (r *round) stillNeeded(req *Request, pod *model.Pod) bool {
 	case model.MemoryExhausted:
 		return r.state.Short
 	case model.MemoryStalled:
-		i, known := find(r.state.Stalls, pod.UID)
-		return known && r.state.Stalls[i].At >= stillStall
+		since := find(r.state.Stalls, pod.UID)
+		return since != nil && since.At >= stillStall
 	}
-	i, known := find(r.state.Hunger, pod.UID)
-	return known && r.state.Hunger[i].At >= hungry
+	since := find(r.state.Hunger, pod.UID)
+	return since != nil && since.At >= hungry
 }
 
 // follow updates the state of the requested pod and of pods that leave.
@@ -199,8 +200,8 @@ func (r *round) follow() {
 			continue
 		}
 		since := Since{pod.UID, r.now}
-		if i, known := find(s.Leaving, pod.UID); known {
-			since = s.Leaving[i]
+		if before := find(s.Leaving, pod.UID); before != nil {
+			since = *before
 		}
 		leaving = append(leaving, since)
 	}
@@ -251,12 +252,8 @@ func patience(pod *model.Pod) time.Duration {
 // leaves reports whether a pod is leaving within its grace period. A pod that never terminates must not block other
 // requests.
 func (r *round) leaves(uid string) bool {
-	i, is := find(r.state.Leaving, uid)
-	if !is {
-		return false
-	}
-	pod := model.FindPod(r.n.Pods, uid)
-	return pod != nil && r.now-r.state.Leaving[i].At < min(max(pod.Grace, 0), mostGrace)+late
+	since, pod := find(r.state.Leaving, uid), model.FindPod(r.n.Pods, uid)
+	return since != nil && pod != nil && r.now-since.At < min(max(pod.Grace, 0), mostGrace)+late
 }
 
 // request decides whether to request an eviction now, and of which pod.
@@ -307,11 +304,9 @@ func (r *round) result() *model.Evictions {
 	return e
 }
 
-func find(list []Since, uid string) (int, bool) {
-	return slices.BinarySearchFunc(list, uid, func(s Since, uid string) int { return cmp.Compare(s.UID, uid) })
-}
+func find(list []Since, uid string) *Since { return model.FindByUID(list, uid, (*Since).uid) }
 
 func insert(list []Since, s Since) []Since {
-	i, _ := find(list, s.UID)
+	i, _ := model.IndexByUID(list, s.UID, (*Since).uid)
 	return slices.Insert(list, i, s)
 }

@@ -50,7 +50,7 @@ func limitOf(pod *model.Pod) int64 { return max(pod.Grant.Memory, pod.MemoryLimi
 // forStall chooses the stalled pod that loses the least work.
 func (r *round) forStall() candidate {
 	return r.best(func(pod *model.Pod) candidate {
-		if i, known := find(r.state.Stalls, pod.UID); !known || r.state.Stalls[i].At < stalled {
+		if since := find(r.state.Stalls, pod.UID); since == nil || since.At < stalled {
 			return candidate{}
 		}
 		why := stallReason(pod)

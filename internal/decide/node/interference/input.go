@@ -1,7 +1,6 @@
 package interference
 
 import (
-	"sort"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
@@ -47,9 +46,8 @@ func newInput(n *model.Node, p *model.Policy, lacked []model.Lacked) Input {
 			continue
 		}
 		p.Online, p.Batch, p.Shares = pod.Class.Online(), pod.Class == model.ClassBE, shares(pod)
-		k := sort.Search(len(lacked), func(i int) bool { return lacked[i].UID >= u.UID })
-		if p.Online && k < len(lacked) && lacked[k].UID == u.UID {
-			p.Lacked = lacked[k].Lack
+		if l := model.FindByUID(lacked, u.UID, func(l *model.Lacked) string { return l.UID }); p.Online && l != nil {
+			p.Lacked = l.Lack
 		}
 	}
 	return in

@@ -2,8 +2,6 @@ package interference
 
 import (
 	"slices"
-	"sort"
-	"strings"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
@@ -107,7 +105,7 @@ func (s *State) follow(pods []Pod) {
 
 // index returns the place of a pod in the tracks.
 func (s *State) index(uid string) (int, bool) {
-	return sort.Find(len(s.Tracks), func(i int) int { return strings.Compare(uid, s.Tracks[i].UID) })
+	return model.IndexByUID(s.Tracks, uid, func(t *Track) string { return t.UID })
 }
 
 // turn completes the open span if its time is over, and reports whether it did. After a gap it drops all samples.

@@ -2,7 +2,6 @@ package interference
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
@@ -150,8 +149,7 @@ func (s *State) try(slope float64) bool {
 	if spent || s.Ended != 0 && s.Clock-s.Ended < pause || throttled >= mostThrottled {
 		return false
 	}
-	i, known := slices.BinarySearchFunc(s.Throttled, f.Suspect,
-		func(h Throttled, uid string) int { return strings.Compare(h.UID, uid) })
+	i, known := model.IndexByUID(s.Throttled, f.Suspect, func(h *Throttled) string { return h.UID })
 	h := Throttled{Throttle: model.Throttle{UID: f.Suspect, Times: whole}}
 	if known {
 		h = s.Throttled[i]

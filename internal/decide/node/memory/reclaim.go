@@ -126,7 +126,7 @@ func (s State) learn(n *model.Node) State {
 	clock := n.Load.Clock
 	pods := slices.DeleteFunc(slices.Clone(s.Pods), func(r Rest) bool { return clock >= r.Until })
 	rest := func(uid string) {
-		if i, resting := slices.BinarySearchFunc(pods, uid, compareRest); resting {
+		if i, resting := model.IndexByUID(pods, uid, (*Rest).uid); resting {
 			pods[i].Until = clock + podRests
 		} else {
 			pods = slices.Insert(pods, i, Rest{UID: uid, Until: clock + podRests})
@@ -151,7 +151,7 @@ func (s State) learn(n *model.Node) State {
 	return s
 }
 
-func compareRest(r Rest, uid string) int { return cmp.Compare(r.UID, uid) }
+func (r *Rest) uid() string { return r.UID }
 
 // coldest returns the batch pod with the most page cache used only once, and its memory usage; nil if no batch pod
 // has a relevant amount of page cache.
@@ -161,7 +161,7 @@ func coldest(n *model.Node, s State) (*model.Pod, model.MemoryUsage) {
 	for _, pod := range n.Pods {
 		u := n.Load.Pod(pod.UID)
 		_, exists := n.Tree.Pods[pod.UID]
-		_, rests := slices.BinarySearchFunc(s.Pods, pod.UID, compareRest)
+		_, rests := model.IndexByUID(s.Pods, pod.UID, (*Rest).uid)
 		if pod.Class != model.ClassBE || pod.Ended || rests || !exists || u == nil ||
 			u.Memory.At == 0 || n.Load.Age(u.Memory.At) > measured {
 			continue

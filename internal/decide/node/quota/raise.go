@@ -1,8 +1,6 @@
 package quota
 
 import (
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
@@ -69,18 +67,13 @@ func Throttles(n *model.Node, pod *model.Pod) int64 {
 
 // find returns the state of a container; nil if there is none.
 func (s *State) find(uid, name string) *Raise {
-	i, found := slices.BinarySearchFunc(s.Raised, Raise{UID: uid, Name: name}, compareRaises)
-	if !found {
-		return nil
+	of := model.AllByUID(s.Raised, uid, func(r *Raise) string { return r.UID })
+	for i := range of {
+		if of[i].Name == name {
+			return &of[i]
+		}
 	}
-	return &s.Raised[i]
-}
-
-func compareRaises(a, b Raise) int {
-	if c := strings.Compare(a.UID, b.UID); c != 0 {
-		return c
-	}
-	return strings.Compare(a.Name, b.Name)
+	return nil
 }
 
 // raise updates the state of all containers from the measurements and decides the factor of each quota.
