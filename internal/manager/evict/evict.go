@@ -23,7 +23,6 @@ import (
 	actkube "github.com/waterline-io/waterline/internal/act/kube"
 	"github.com/waterline-io/waterline/internal/decide/cluster/evictbudget"
 	"github.com/waterline-io/waterline/internal/decide/node/privilege"
-	"github.com/waterline-io/waterline/internal/manager/event"
 	"github.com/waterline-io/waterline/internal/manager/fleet"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
@@ -378,7 +377,7 @@ func (e *Evictor) send(ctx context.Context, r fleet.Request, reason, message str
 	about := corev1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: r.Namespace, Name: r.Name, UID: types.UID(r.UID),
 	}
-	return event.Warn(ctx, e.core, e.identity, about, reason, message, r.UID+reason+message)
+	return actkube.Warn(ctx, e.core, actkube.Manager(e.identity), about, reason, message, r.UID+reason+message)
 }
 
 // Counts returns the number of requests by outcome.

@@ -19,8 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	actkube "github.com/waterline-io/waterline/internal/act/kube"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
-	"github.com/waterline-io/waterline/internal/manager/event"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 	"github.com/waterline-io/waterline/internal/yarn"
 )
@@ -318,7 +318,7 @@ func (k *keeper) warn(ctx context.Context, p *v1alpha1.WorkerPool, t *trouble) {
 		}
 		message := kube.Shorten(problem.message(), 1000)
 		writing, cancel := context.WithTimeout(ctx, apiWithin)
-		err := event.Warn(writing, k.c.o.Core, k.c.o.Identity, about, problem.reason, message,
+		err := actkube.Warn(writing, k.c.o.Core, actkube.Manager(k.c.o.Identity), about, problem.reason, message,
 			string(p.UID)+kind+problem.reason+time.Now().UTC().Format("2006-01-02T15"))
 		cancel()
 		if k.complain(ctx, "an event about a pool could not be written", err); err == nil {

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	actkube "github.com/waterline-io/waterline/internal/act/kube"
 	"github.com/waterline-io/waterline/internal/manager/admit"
-	"github.com/waterline-io/waterline/internal/manager/event"
 	"github.com/waterline-io/waterline/internal/manager/fleet"
 	"github.com/waterline-io/waterline/internal/manager/table"
 )
@@ -134,7 +134,7 @@ func (s *Sweeper) report(ctx context.Context, pod *corev1.Pod) error {
 	if _, published := s.published[string(about.UID)]; published {
 		return nil
 	}
-	if err := event.Warn(ctx, s.core, s.identity, about, reasonSlipped, slippedText(pod.Name),
+	if err := actkube.Warn(ctx, s.core, actkube.Manager(s.identity), about, reasonSlipped, slippedText(pod.Name),
 		string(about.UID)+reasonSlipped); err != nil {
 		return err
 	}
