@@ -1,8 +1,8 @@
 package yarn
 
 import (
+	"bytes"
 	"crypto/hmac"
-	"crypto/rand"
 	"encoding/asn1"
 	"encoding/binary"
 	"errors"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/jcmturner/gokrb5/v8/crypto"
 	"github.com/jcmturner/gokrb5/v8/crypto/etype"
+	"github.com/jcmturner/gokrb5/v8/gssapi"
 	"github.com/jcmturner/gokrb5/v8/iana/chksumtype"
 	"github.com/jcmturner/gokrb5/v8/iana/etypeID"
 	"github.com/jcmturner/gokrb5/v8/iana/keyusage"
@@ -19,12 +20,6 @@ import (
 
 // The GSS-API mechanism of Kerberos, RFC 4121, as far as an initiator needs it that does without mutual authentication.
 // For RPC, the acceptor proves that it has the service's key when it answers with a message of the new subkey.
-
-// Flags of a context.
-const (
-	gssConfidential = 16
-	gssIntegrity    = 32
-)
 
 // gssContext protects messages between initiator and acceptor.
 type gssContext struct {
@@ -46,15 +41,13 @@ func (t *tickets) initiate(with ticket) (*gssContext, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	subkey := make([]byte, kind.GetKeyByteSize())
-	if _, err := rand.Read(subkey); err != nil {
+	if err := who.GenerateSeqNumberAndSubKey(with.key.KeyType, kind.GetKeyByteSize()); err != nil {
 		return nil, nil, err
 	}
-	who.SubKey = types.EncryptionKey{KeyType: with.key.KeyType, KeyValue: subkey}
 	// The checksum has the length of channel bindings, none of them, and the flags.
 	flags := make([]byte, 24)
 	binary.LittleEndian.PutUint32(flags, 16)
-	binary.LittleEndian.PutUint32(flags[20:], gssConfidential|gssIntegrity)
+	binary.LittleEndian.PutUint32(flags[20:], gssapi.ContextFlagConf|gssapi.ContextFlagInteg)
 	who.Cksum = types.Checksum{CksumType: chksumtype.GSSAPI, Checksum: flags}
 	request, err := messages.NewAPReq(with.Ticket, with.key, who)
 	if err != nil {
@@ -64,16 +57,13 @@ func (t *tickets) initiate(with ticket) (*gssContext, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	token, err := gssToken(oidKerberos(), append([]byte{1, 0}, message...)) // TOK_ID of an AP-REQ
+	token, err := gssToken(gssapi.OIDKRB5, append([]byte{1, 0}, message...)) // TOK_ID of an AP-REQ
 	return &gssContext{key: who.SubKey, kind: kind, sent: uint64(who.SeqNumber)}, token, err
 }
 
-func oidKerberos() asn1.ObjectIdentifier { return asn1.ObjectIdentifier{1, 2, 840, 113554, 1, 2, 2} }
-func oidSPNEGO() asn1.ObjectIdentifier   { return asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 2} }
-
 // gssToken returns the first token of a mechanism, RFC 2743, section 3.1.
-func gssToken(mechanism asn1.ObjectIdentifier, content []byte) ([]byte, error) {
-	id, err := asn1.Marshal(mechanism)
+func gssToken(mechanism gssapi.OIDName, content []byte) ([]byte, error) {
+	id, err := asn1.Marshal(asn1.ObjectIdentifier(mechanism.OID()))
 	if err != nil {
 		return nil, err
 	}
@@ -86,21 +76,19 @@ func spnegoToken(kerberos []byte) ([]byte, error) {
 		Mechanisms []asn1.ObjectIdentifier `asn1:"explicit,tag:0"`
 		Token      []byte                  `asn1:"explicit,tag:2"`
 	}
-	content, err := asn1.MarshalWithParams(negTokenInit{[]asn1.ObjectIdentifier{oidKerberos()}, kerberos},
-		"explicit,tag:0")
+	kinds := []asn1.ObjectIdentifier{asn1.ObjectIdentifier(gssapi.OIDKRB5.OID())}
+	content, err := asn1.MarshalWithParams(negTokenInit{kinds, kerberos}, "explicit,tag:0")
 	if err != nil {
 		return nil, err
 	}
-	return gssToken(oidSPNEGO(), content)
+	return gssToken(gssapi.OIDSPNEGO, content)
 }
 
-// A Wrap token, RFC 4121, section 4.2.6.2: two bytes that identify it, flags, 0xFF, the lengths of what is added and
-// by how much the rest is rotated, and the message's number.
+// Flags of a Wrap token, RFC 4121, section 4.2.6.2. gokrb5 has the token, but neither encrypts its content nor undoes
+// its rotation.
 const (
-	wrapHeader   = 16
-	fromAcceptor = 1
-	sealed       = 2
-	ofAcceptor   = 4 // the key
+	sealed     = 2
+	ofAcceptor = 4 // the key
 )
 
 // usable returns an error if the context's encryption type has other Wrap tokens.
@@ -116,90 +104,76 @@ func (g *gssContext) usable() error {
 
 // wrap returns a Wrap token with a message, encrypted or with a checksum.
 func (g *gssContext) wrap(message []byte, encrypt bool) ([]byte, error) {
-	header := make([]byte, wrapHeader)
-	copy(header, []byte{5, 4, 0, 0xff})
-	binary.BigEndian.PutUint64(header[8:], g.sent)
+	t := gssapi.WrapToken{SndSeqNum: g.sent, Payload: message}
 	g.sent++
 	if encrypt {
-		header[2] |= sealed
-		plain := append(append([]byte(nil), message...), header...)
+		header := binary.BigEndian.AppendUint64([]byte{5, 4, sealed, gssapi.FillerByte, 0, 0, 0, 0}, t.SndSeqNum)
+		plain := append(bytes.Clone(message), header...)
 		_, cipher, err := g.kind.EncryptMessage(g.key.KeyValue, plain, keyusage.GSSAPI_INITIATOR_SEAL)
 		return append(header, cipher...), err
 	}
-	sum, err := g.sum(message, header, keyusage.GSSAPI_INITIATOR_SEAL)
-	if err != nil {
+	if err := t.SetCheckSum(g.key, keyusage.GSSAPI_INITIATOR_SEAL); err != nil {
 		return nil, err
 	}
-	binary.BigEndian.PutUint16(header[4:], uint16(len(sum)))
-	return append(append(header, message...), sum...), nil
-}
-
-// sum returns the checksum of a message and of a header without its two lengths.
-func (g *gssContext) sum(message, header []byte, usage uint32) ([]byte, error) {
-	all := append(append([]byte(nil), message...), header...)
-	clear(all[len(message)+4 : len(message)+8])
-	return g.kind.GetChecksumHash(g.key.KeyValue, all, usage)
+	t.EC = uint16(len(t.CheckSum))
+	return t.Marshal()
 }
 
 // unwrap returns the message of a Wrap token of the acceptor, and whether it was encrypted.
 func (g *gssContext) unwrap(token []byte) (message []byte, encrypted bool, err error) {
-	if len(token) < wrapHeader || token[0] != 5 || token[1] != 4 || token[3] != 0xff {
-		return nil, false, fmt.Errorf("%d bytes that start with %q are no Wrap token", len(token), token[:min(len(token), 4)])
+	var t gssapi.WrapToken
+	if err := t.Unmarshal(token, true); err != nil {
+		return nil, false, fmt.Errorf("%d bytes are no Wrap token of the server: %w", len(token), err)
 	}
-	header, rest := append([]byte(nil), token[:wrapHeader]...), token[wrapHeader:]
-	if header[2]&fromAcceptor == 0 || header[2]&ofAcceptor != 0 {
-		return nil, false, fmt.Errorf("its flags are %#x: it is not the server's, or with a key of its own", header[2])
+	if t.Flags&ofAcceptor != 0 {
+		return nil, false, fmt.Errorf("its flags are %#x: it is with a key of the server's own", t.Flags)
 	}
-	extra := int(binary.BigEndian.Uint16(header[4:]))
-	number := binary.BigEndian.Uint64(header[8:])
-	if g.started && number != g.received+1 {
-		return nil, false, fmt.Errorf("message %d came after %d", number, g.received)
+	if g.started && t.SndSeqNum != g.received+1 {
+		return nil, false, fmt.Errorf("message %d came after %d", t.SndSeqNum, g.received)
 	}
+	rest := token[gssapi.HdrLen:]
 	if len(rest) > 0 {
-		by := int(binary.BigEndian.Uint16(header[6:])) % len(rest)
-		rest = append(append([]byte(nil), rest[by:]...), rest[:by]...)
+		by := int(t.RRC) % len(rest)
+		rest = append(bytes.Clone(rest[by:]), rest[:by]...)
 	}
-	if encrypted = header[2]&sealed != 0; encrypted {
-		message, err = g.unseal(header, rest, extra)
+	if encrypted = t.Flags&sealed != 0; encrypted {
+		message, err = g.unseal(token[:gssapi.HdrLen], rest, int(t.EC))
 	} else {
-		message, err = g.check(header, rest, extra)
+		message, err = g.check(t, rest)
 	}
 	if err == nil {
-		g.received, g.started = number, true
+		g.received, g.started = t.SndSeqNum, true
 	}
 	return message, encrypted, err
 }
 
-func (g *gssContext) check(header, rest []byte, extra int) ([]byte, error) {
-	if extra > len(rest) {
-		return nil, errors.New("its checksum is cut off")
-	}
-	message, sum := rest[:len(rest)-extra], rest[len(rest)-extra:]
-	want, err := g.sum(message, header, keyusage.GSSAPI_ACCEPTOR_SEAL)
-	if err != nil {
-		return nil, err
-	}
-	if !hmac.Equal(sum, want) {
+// check returns the message of a token with a checksum, which may have been rotated.
+func (g *gssContext) check(t gssapi.WrapToken, rest []byte) ([]byte, error) {
+	end := len(rest) - int(t.EC)
+	t.Payload, t.CheckSum = rest[:end], rest[end:]
+	if right, _ := t.Verify(g.key, keyusage.GSSAPI_ACCEPTOR_SEAL); !right { // the error would tell the right checksum
 		return nil, errors.New("its checksum is wrong: the server does not have the service's key")
 	}
-	return message, nil
+	return t.Payload, nil
 }
 
 func (g *gssContext) unseal(header, rest []byte, extra int) ([]byte, error) {
 	// gokrb5 expects at least that much.
-	if least := g.kind.GetConfounderByteSize() + g.kind.GetHMACBitLength()/8; len(rest) < least+wrapHeader {
+	if least := g.kind.GetConfounderByteSize() + g.kind.GetHMACBitLength()/8; len(rest) < least+len(header) {
 		return nil, errors.New("it is cut off")
 	}
 	plain, err := g.kind.DecryptMessage(g.key.KeyValue, rest, keyusage.GSSAPI_ACCEPTOR_SEAL)
 	if err != nil {
 		return nil, fmt.Errorf("the server does not have the service's key: %w", err)
 	}
-	if len(plain) < wrapHeader+extra {
+	end := len(plain) - len(header)
+	if end < extra {
 		return nil, errors.New("its encrypted part is cut off")
 	}
+	header = bytes.Clone(header)
 	clear(header[6:8]) // the copy has no rotation
-	if !hmac.Equal(plain[len(plain)-wrapHeader:], header) {
+	if !hmac.Equal(plain[end:], header) {
 		return nil, errors.New("its header was changed")
 	}
-	return plain[:len(plain)-wrapHeader-extra], nil
+	return plain[:end-extra], nil
 }

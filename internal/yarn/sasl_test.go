@@ -30,7 +30,7 @@ func (k *testKDC) accept(token []byte) (types.Authenticator, error) {
 		return types.Authenticator{}, err
 	}
 	rest, err := asn1.Unmarshal(outer.Bytes, &id)
-	if err != nil || !id.Equal(oidKerberos()) || !bytes.HasPrefix(rest, []byte{1, 0}) {
+	if err != nil || id.String() != "1.2.840.113554.1.2.2" || !bytes.HasPrefix(rest, []byte{1, 0}) {
 		return types.Authenticator{}, errors.New("no token of Kerberos")
 	}
 	var request messages.APReq
@@ -56,7 +56,7 @@ func newAcceptor(key types.EncryptionKey, number int64) (*acceptor, error) {
 }
 
 func (a *acceptor) wrap(message []byte, encrypt bool) []byte {
-	header := []byte{5, 4, fromAcceptor, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+	header := []byte{5, 4, 1, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 	binary.BigEndian.PutUint64(header[8:], a.sent)
 	a.sent++
 	var rest []byte
@@ -74,9 +74,16 @@ func (a *acceptor) wrap(message []byte, encrypt bool) []byte {
 	return append(header, append(bytes.Clone(rest[by:]), rest[:by]...)...)
 }
 
+// sum returns the checksum of a message and of a header without its two lengths.
+func (a *acceptor) sum(message, header []byte, usage uint32) ([]byte, error) {
+	all := append(bytes.Clone(message), header...)
+	clear(all[len(message)+4 : len(message)+8])
+	return a.kind.GetChecksumHash(a.key.KeyValue, all, usage)
+}
+
 // unwrap reads what the initiator wrapped.
 func (a *acceptor) unwrap(token []byte) ([]byte, error) {
-	header, rest := token[:wrapHeader], token[wrapHeader:]
+	header, rest := token[:16], token[16:]
 	if header[2] == sealed {
 		plain, err := a.kind.DecryptMessage(a.key.KeyValue, rest, keyusage.GSSAPI_INITIATOR_SEAL)
 		if err != nil || !bytes.HasSuffix(plain, header) {
@@ -292,7 +299,7 @@ func TestSASLRefused(t *testing.T) {
 			"checksum is wrong"},
 		"the client's own token": {
 			saslServer{auths: gssapi, offer: 1, tamper: func(b []byte) []byte { b[2] = 0; return b }}, "",
-			"it is not the server's"},
+			"no Wrap token of the server"},
 		"no token": {saslServer{auths: gssapi, offer: 1, tamper: func([]byte) []byte { return []byte("x") }}, "",
 			"no Wrap token"},
 		"empty tokens": {saslServer{auths: gssapi, offer: 1, tamper: func([]byte) []byte { return nil }}, "",
