@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"strings"
@@ -81,12 +80,7 @@ func addBase(ctx context.Context, t *cpio.Tree, init string) error {
 			return err
 		}
 	}
-	if err := t.AddDir("/dev", 0o755); err != nil {
-		return err
-	}
-	// Process 1 has no output without it: devtmpfs is not mounted yet.
-	console := cpio.Header{Name: "dev/console", Mode: fs.ModeDevice | fs.ModeCharDevice | 0o600, Major: 5, Minor: 1}
-	if err := t.Add(console, nil); err != nil {
+	if err := t.AddConsole(); err != nil {
 		return err
 	}
 	if err := t.AddHost(init, wire.InitPath); err != nil {
@@ -124,8 +118,7 @@ func addBusybox(ctx context.Context, t *cpio.Tree) error {
 		if t.Has("/bin/" + name) {
 			continue
 		}
-		link := cpio.Header{Name: "bin/" + name, Mode: fs.ModeSymlink | 0o777, Size: int64(len("busybox"))}
-		if err := t.Add(link, strings.NewReader("busybox")); err != nil {
+		if err := t.AddLink("/bin/"+name, "busybox"); err != nil {
 			return err
 		}
 	}

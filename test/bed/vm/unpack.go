@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"archive/tar"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -8,8 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"github.com/waterline-io/waterline/test/bed/vm/cpio"
 )
 
 // unpacking is an archive that arrives in pieces.
@@ -54,7 +53,7 @@ func unpack(r io.Reader, dir string) error {
 	if err != nil {
 		return fmt.Errorf("receiving files: %w", err)
 	}
-	a := cpio.NewReader(z)
+	a := tar.NewReader(z)
 	for {
 		h, err := a.Next()
 		if errors.Is(err, io.EOF) {
@@ -74,15 +73,16 @@ func unpack(r io.Reader, dir string) error {
 	return nil
 }
 
-func unpackOne(root *os.Root, h cpio.Header, r io.Reader) error {
-	switch h.Mode.Type() {
+func unpackOne(root *os.Root, h *tar.Header, r io.Reader) error {
+	mode := h.FileInfo().Mode()
+	switch mode.Type() {
 	case fs.ModeDir:
 		return root.MkdirAll(h.Name, 0o755)
 	case 0:
 	default:
-		return fmt.Errorf("mode %v: %w", h.Mode, cpio.ErrFormat)
+		return fmt.Errorf("mode %v: neither file nor folder", mode)
 	}
-	f, err := root.OpenFile(h.Name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, h.Mode|0o600)
+	f, err := root.OpenFile(h.Name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode|0o600)
 	if err != nil {
 		return err
 	}

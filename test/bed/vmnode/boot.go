@@ -3,7 +3,6 @@ package vmnode
 import (
 	"bytes"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"strconv"
@@ -39,15 +38,12 @@ type Config struct {
 func WriteInitramfs(file string, c Config) error {
 	var b bytes.Buffer
 	t := cpio.NewTree(&b)
-	for _, dir := range []string{"/dev", "/proc", "/root"} {
+	for _, dir := range []string{"/proc", "/root"} {
 		if err := t.AddDir(dir, 0o755); err != nil {
 			return err
 		}
 	}
-	// Process 1 has no output without it: devtmpfs is not mounted yet.
-	if err := t.Add(cpio.Header{
-		Name: "dev/console", Mode: fs.ModeDevice | fs.ModeCharDevice | 0o600, Major: 5, Minor: 1,
-	}, nil); err != nil {
+	if err := t.AddConsole(); err != nil {
 		return err
 	}
 	if err := t.AddHost(c.Program, initPath); err != nil {

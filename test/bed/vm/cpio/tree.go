@@ -1,3 +1,5 @@
+// Package cpio writes an initramfs: an archive in cpio's "newc" format, which the kernel's documentation describes in
+// driver-api/early-userspace/buffer-format.
 package cpio
 
 import (
@@ -6,23 +8,34 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
 )
 
+// File types of an entry's mode, as in stat(2).
+const (
+	typeDir  = 0o040000
+	typeChar = 0o020000
+	typeFile = 0o100000
+	typeLink = 0o120000
+)
+
 // Tree writes an archive as the file system that it becomes: each entry once, each after the directory that it is in.
+// Entries belong to root and have no times. Their paths are absolute ones of the guest.
 type Tree struct {
-	w    *Writer
+	w    io.Writer
+	next uint32 // inode
 	have map[string]bool
 }
 
 // NewTree returns a Tree that is written to w.
-func NewTree(w io.Writer) *Tree { return &Tree{w: NewWriter(w), have: map[string]bool{"": true}} }
+func NewTree(w io.Writer) *Tree { return &Tree{w: w, have: map[string]bool{"": true}} }
 
 // Close writes the end of the archive. It does not close the underlying writer.
-func (t *Tree) Close() error { return t.w.Close() }
+func (t *Tree) Close() error { return t.write(entry{name: "TRAILER!!!"}, nil) }
 
 // Has reports whether there is an entry at a path of the guest.
 func (t *Tree) Has(guest string) bool { return t.have[rel(guest)] }
@@ -58,8 +71,7 @@ func (t *Tree) addEntry(host, guest string, d fs.DirEntry) error {
 		if err != nil {
 			return fmt.Errorf("adding %s to the guest: %w", host, err)
 		}
-		h := Header{Name: rel(guest), Mode: fs.ModeSymlink | 0o777, Size: int64(len(target))}
-		return t.Add(h, strings.NewReader(target))
+		return t.AddLink(guest, target)
 	case 0:
 		return t.addFile(host, guest, info)
 	}
@@ -76,10 +88,7 @@ func (t *Tree) addFile(host, guest string, info fs.FileInfo) error {
 		return fmt.Errorf("adding %s to the guest: it is linked dynamically, and the guest has no %s (for Go: CGO_ENABLED=0)",
 			host, interp)
 	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("adding to the guest: %w", err)
-	}
-	return t.Add(Header{Name: rel(guest), Mode: info.Mode().Perm(), Size: info.Size()}, f)
+	return t.add(entry{name: rel(guest), mode: typeFile | uint32(info.Mode().Perm()), size: info.Size()}, f)
 }
 
 // interpreter returns the dynamic linker that a program asks for, or nothing.
@@ -103,7 +112,17 @@ func interpreter(r io.ReaderAt) string {
 
 // AddBytes adds a file.
 func (t *Tree) AddBytes(guest string, b []byte) error {
-	return t.Add(Header{Name: rel(guest), Mode: 0o644, Size: int64(len(b))}, bytes.NewReader(b))
+	return t.add(entry{name: rel(guest), mode: typeFile | 0o644, size: int64(len(b))}, bytes.NewReader(b))
+}
+
+// AddLink adds a symbolic link.
+func (t *Tree) AddLink(guest, target string) error {
+	return t.add(entry{name: rel(guest), mode: typeLink | 0o777, size: int64(len(target))}, strings.NewReader(target))
+}
+
+// AddConsole adds /dev/console. Without it, process 1 has no output: devtmpfs is not mounted yet.
+func (t *Tree) AddConsole() error {
+	return t.add(entry{name: "dev/console", mode: typeChar | 0o600, major: 5, minor: 1}, nil)
 }
 
 // AddDir adds a directory, if it is not there.
@@ -111,22 +130,57 @@ func (t *Tree) AddDir(guest string, perm fs.FileMode) error {
 	if t.Has(guest) {
 		return nil
 	}
-	return t.Add(Header{Name: rel(guest), Mode: fs.ModeDir | perm}, nil)
-}
-
-// Add adds an entry and the directories above it. r has the h.Size bytes of its content.
-func (t *Tree) Add(h Header, r io.Reader) error {
-	if dir := path.Dir(h.Name); dir != "." {
-		if err := t.AddDir("/"+dir, 0o755); err != nil {
-			return err
-		}
-	}
-	if t.have[h.Name] {
-		return fmt.Errorf("adding %s to the guest: it is there twice", h.Name)
-	}
-	t.have[h.Name] = true
-	return t.w.Add(h, r)
+	return t.add(entry{name: rel(guest), mode: typeDir | uint32(perm)}, nil)
 }
 
 // rel is a guest path as archives have it.
 func rel(guest string) string { return strings.TrimPrefix(path.Clean(guest), "/") }
+
+// entry describes an entry. Major and minor are those of a device; size is that of what follows: the content of a file,
+// the target of a symbolic link.
+type entry struct {
+	name               string
+	mode, major, minor uint32
+	size               int64
+}
+
+// add adds an entry and the directories above it. r has its content.
+func (t *Tree) add(e entry, r io.Reader) error {
+	if dir := path.Dir(e.name); dir != "." {
+		if err := t.AddDir("/"+dir, 0o755); err != nil {
+			return err
+		}
+	}
+	if t.have[e.name] {
+		return fmt.Errorf("adding %s to the guest: it is there twice", e.name)
+	}
+	t.have[e.name] = true
+	return t.write(e, r)
+}
+
+// write writes an entry and its content, each filled up to a multiple of four bytes.
+func (t *Tree) write(e entry, r io.Reader) error {
+	if e.size > math.MaxUint32 {
+		return fmt.Errorf("archiving %s: %d bytes are too many for the format", e.name, e.size)
+	}
+	t.next++
+	b := []byte("070701")
+	for _, v := range [13]uint32{
+		t.next, e.mode, 0, 0, 1, 0, uint32(e.size), 0, 0, e.major, e.minor, uint32(len(e.name) + 1), 0,
+	} {
+		b = fmt.Appendf(b, "%08x", v)
+	}
+	b = append(b, e.name...)
+	b = append(b, make([]byte, 4-len(b)%4)...) // one at least ends the name
+	if _, err := t.w.Write(b); err != nil {
+		return fmt.Errorf("archiving %s: %w", e.name, err)
+	}
+	if e.size == 0 {
+		return nil
+	}
+	if _, err := io.CopyN(t.w, r, e.size); err != nil {
+		return fmt.Errorf("archiving the content of %s: %w", e.name, err)
+	}
+	_, err := t.w.Write(make([]byte, (4-e.size%4)%4))
+	return err
+}

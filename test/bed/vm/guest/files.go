@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"archive/tar"
 	"compress/gzip"
 	"fmt"
 	"io"
@@ -8,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/waterline-io/waterline/test/bed/vm/cpio"
 )
 
 // sendFiles writes the files and folders below dir as a gzipped archive. Anything else it passes over.
@@ -18,7 +17,7 @@ func sendFiles(w io.Writer, dir string) error {
 	if err != nil {
 		return fmt.Errorf("archiving %s: %w", dir, err)
 	}
-	a := cpio.NewWriter(z)
+	a := tar.NewWriter(z)
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || path == dir {
 			return err
@@ -37,21 +36,27 @@ func sendFiles(w io.Writer, dir string) error {
 	return nil
 }
 
-func sendFile(a *cpio.Writer, path, name string, d fs.DirEntry) error {
+func sendFile(a *tar.Writer, path, name string, d fs.DirEntry) error {
 	info, err := d.Info()
 	if err != nil {
 		return fmt.Errorf("archiving %s: %w", path, err)
 	}
-	switch {
-	case info.IsDir():
-		return a.Add(cpio.Header{Name: name, Mode: fs.ModeDir | info.Mode().Perm()}, nil)
-	case !info.Mode().IsRegular():
+	if !info.IsDir() && !info.Mode().IsRegular() {
 		return nil
+	}
+	h, err := tar.FileInfoHeader(info, "")
+	if err != nil {
+		return fmt.Errorf("archiving %s: %w", path, err)
+	}
+	h.Name = name
+	if err := a.WriteHeader(h); err != nil || info.IsDir() {
+		return err
 	}
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("archiving %s: %w", path, err)
 	}
 	defer f.Close()
-	return a.Add(cpio.Header{Name: name, Mode: info.Mode().Perm(), Size: info.Size()}, f)
+	_, err = io.CopyN(a, f, h.Size) // it may grow
+	return err
 }

@@ -69,7 +69,7 @@ const (
 	KindStart  Kind = 'S' // the name of a command
 	KindOutput Kind = 'O' // bytes that the command wrote
 	KindExit   Kind = 'X' // an Exit
-	KindFiles  Kind = 'F' // the next bytes of a gzipped cpio archive of OutDir
+	KindFiles  Kind = 'F' // the next bytes of a gzipped tar archive of OutDir
 	KindBeat   Kind = 'B' // nothing
 	KindError  Kind = 'E' // why the guest gives up
 	KindDone   Kind = 'D' // nothing; the last frame
