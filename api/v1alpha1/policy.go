@@ -7,7 +7,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Cluster,shortName=cpol,categories=waterline
+// +kubebuilder:resource:scope=Cluster,shortName=colo,categories=waterline
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
 // +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`
 // +kubebuilder:printcolumn:name="Governed",type=integer,JSONPath=`.status.nodes.governed`,description="Nodes that this policy governs"
@@ -65,13 +65,6 @@ type ColocationPolicySpec struct {
 	Memory *MemorySpec `json:"memory,omitempty"`
 	// Protect sets what Waterline does for online pods besides suppressing batch.
 	Protect ProtectSpec `json:"protect,omitempty"`
-	// ResourceNames are the names of the resources under which slack is sold. Waterline (the default) publishes
-	// waterline.io/batch-cpu, batch-memory, mid-cpu and mid-memory. Koordinator publishes kubernetes.io/batch-cpu and
-	// so on instead, so that workloads made for Koordinator run unchanged. Use the same names on all nodes: new batch
-	// pods that name neither request Koordinator's only if every enforcing policy that sells uses them.
-	// +kubebuilder:validation:Enum=Waterline;Koordinator
-	ResourceNames string `json:"resourceNames,omitempty"`
-
 	// IsolatedCPUs is how CPUs are used that the kernel keeps out of load balancing (isolcpus). Unused (the default)
 	// leaves them out: no pod gets one as its own or its home, no list of shared CPUs that Waterline writes contains
 	// one, and nothing is sold for them. Used treats them like the others, for online pods: set it where pods with CPUs
@@ -214,7 +207,6 @@ type MemorySpec struct {
 }
 
 // ProtectSpec sets what Waterline does for online pods besides suppressing batch.
-// +kubebuilder:validation:XValidation:rule="!has(self.eviction) || !has(self.eviction.freeze) || !self.eviction.freeze || has(self.memory) && self.memory",message="eviction.freeze needs memory: true"
 type ProtectSpec struct {
 	// Burst lets online pods exceed their CFS quota for moments, by the quota that they left unused before: by a tenth
 	// at most over five minutes, and never while less than 5 % of the node is left under the waterline. Default: true
@@ -314,17 +306,13 @@ type EvictionSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=600
 	PerNodePerHour *int32 `json:"perNodePerHour,omitempty"`
-	// Freeze freezes the pod that is to be evicted for lack of memory until it ends, so that it cannot take more: for
-	// 20 s at most, and then no pod for five minutes. It needs protect.memory: true, and so cgroup v2. Use it where
-	// batch pods allocate memory faster than they can be evicted. Default false.
-	Freeze bool `json:"freeze,omitempty"`
 }
 
 // WeightSpec bounds and extends the CPU weights that pods request.
 type WeightSpec struct {
-	// Scope is the range in which a weight counts. Node (the default) raises the QoS class of weighted pods too, so
+	// Scope is the range in which a weight counts. Node (the default) raises the Burstable class of weighted pods too, so
 	// that their weight counts against every pod of the node. Class counts weights only among pods of the same QoS
-	// class.
+	// class. Weights of BestEffort pods count among these in any case.
 	// +kubebuilder:validation:Enum=Node;Class
 	Scope string `json:"scope,omitempty"`
 	// Quota is the CFS quota of weighted pods. Kubelet (the default) keeps the quota that follows from their limits.
@@ -346,11 +334,6 @@ type WeightSpec struct {
 	// without a weight keep what they request beside weighted ones, and the burstable class never weighs more than the
 	// allocatable CPU less the requests of Guaranteed pods.
 	OverrideGuaranteed bool `json:"overrideGuaranteed,omitempty"`
-	// BestEffort is the range in which weights of BestEffort pods count. Class (the default) counts them among
-	// BestEffort pods only. Promote raises the BestEffort class too, so that they count on the node; it needs scope
-	// Node.
-	// +kubebuilder:validation:Enum=Class;Promote
-	BestEffort string `json:"bestEffort,omitempty"`
 }
 
 // NamespaceMaxSpec is the highest weight for the pods of some namespaces.

@@ -44,7 +44,7 @@ func TestConvert(t *testing.T) {
 	}{
 		"koordinator": {convert.Koordinator, []string{"koordinator/config.yaml", "koordinator/profiles.yaml"},
 			convert.Options{}},
-		"nodeslos":     {convert.Koordinator, []string{"koordinator/nodeslos.yaml"}, convert.Options{Koordinator: true}},
+		"nodeslos":     {convert.Koordinator, []string{"koordinator/nodeslos.yaml"}, convert.Options{}},
 		"crane":        {convert.Crane, []string{"crane/objects.yaml"}, convert.Options{}},
 		"crane-canary": {convert.Crane, []string{"crane/objects.yaml"}, convert.Options{NodeLabel: "canary=true"}},
 		"cpu-share-syncer": {convert.CPUShareSyncer, []string{"cpu-share-syncer/objects.yaml"},

@@ -29,9 +29,6 @@ func Crane(documents []Document, o Options) (*Result, error) {
 	c := &crane{
 		notes: notes{table: CraneKeys()}, actions: map[string]map[string]any{}, reserved: map[string]float64{},
 	}
-	if o.Koordinator {
-		return nil, errors.New("workloads of Crane do not know Koordinator's resource names: leave out the option")
-	}
 	for i := range documents {
 		c.read(&documents[i])
 	}

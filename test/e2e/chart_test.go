@@ -46,6 +46,7 @@ func TestAPIChart(t *testing.T) {
 			"--set", "uninstall.ignoreNodes={a.example,b}"},
 		{"--set", "manager.webhook.enabled=false"},
 		{"--set", "manager.webhook.koordinatorLabels=false"},
+		{"--set", "resourceNames=Koordinator"},
 		{"--set", "dashboard.enabled=true"},
 		{"--set", "dashboard.enabled=true,manager.webhook.enabled=false"},
 		{"--set", "manager.enabled=false,priorityClasses=false"},

@@ -167,7 +167,7 @@ func TestNodeCoexist(t *testing.T) {
 		t.Errorf("observing, %d files had foreign values", writes)
 	}
 
-	n.policy(strings.Replace(selling("Enforce", "Static", false), "{",
+	n.policy(strings.Replace(selling("Enforce", "Static"), "{",
 		`{"nodeSelector": {"matchLabels": {"canary": "true"}}, `, 1))
 	t.Cleanup(n.dropPolicy)
 	unchanged("enforcing elsewhere", "8k")

@@ -18,7 +18,7 @@ import (
 // TestCount checks that what is remembered of nodes is found anew when they or the policies change: the policy that
 // governs a node, and whether Waterline is stopped there.
 func TestCount(t *testing.T) {
-	p := fleet.NewPolicies(slog.New(slog.DiscardHandler))
+	p := fleet.NewPolicies(slog.New(slog.DiscardHandler), false)
 	web := managertest.Policy("web", 1, func(s *v1alpha1.ColocationPolicySpec) {
 		s.Priority, s.NodeSelector = 1, &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"pool": "web"}}
 	})
@@ -77,7 +77,7 @@ func TestCount(t *testing.T) {
 
 // TestInvalid checks that the status of a policy that cannot be used says why.
 func TestInvalid(t *testing.T) {
-	p := fleet.NewPolicies(slog.New(slog.DiscardHandler))
+	p := fleet.NewPolicies(slog.New(slog.DiscardHandler), false)
 	managertest.Add(t, p, managertest.Policy("high", 2, func(s *v1alpha1.ColocationPolicySpec) { s.Mode = "all" }))
 	row, _ := p.Get("high")
 	s := (&Writer{}).status(&row, &Tally{}, 0)

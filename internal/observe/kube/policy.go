@@ -58,7 +58,6 @@ func Policy(p *v1alpha1.ColocationPolicy) (model.ClusterPolicy, error) {
 		Paused:   Paused(p),
 		Policy: model.Policy{
 			Mode:        chosen(&c, "spec.mode", s.Mode, model.ModeObserve, model.ModeEnforce, model.ModeDisabled),
-			Koordinator: chosen(&c, "spec.resourceNames", s.ResourceNames, "Waterline", "Koordinator") == "Koordinator",
 			UseIsolated: chosen(&c, "spec.isolatedCPUs", s.IsolatedCPUs, "Unused", "Used") == "Used",
 			Weight:      c.weight("spec.weight", &s.Weight),
 			Pods:        c.podDefaults("spec.podDefaults", s.PodDefaults),
@@ -188,10 +187,6 @@ func (c *checker) protect(policy *model.ProtectPolicy, s *v1alpha1.ColocationPol
 	policy.Interference = s.Protect.Interference
 	if evict := s.Protect.Eviction; evict != nil {
 		policy.EvictPerHour = model.DefaultEvictPerHour
-		policy.Freeze = evict.Freeze
-		if policy.Freeze && !policy.Memory {
-			c.bad("spec.protect.eviction.freeze", true, "write it with protect.memory: true, and only there")
-		}
 		if n := evict.PerNodePerHour; n != nil {
 			policy.EvictPerHour = c.within("spec.protect.eviction.perNodePerHour", int64(*n), 0, 600, "a whole number")
 		}
@@ -203,7 +198,6 @@ func (c *checker) weight(field string, w *v1alpha1.WeightSpec) model.WeightPolic
 		Scope:              chosen(c, field+".scope", w.Scope, model.ScopeNode, model.ScopeClass),
 		Quota:              named(c, field+".quota", w.Quota, quotaModes...),
 		OverrideGuaranteed: w.OverrideGuaranteed,
-		PromoteBestEffort:  chosen(c, field+".bestEffort", w.BestEffort, "Class", "Promote") == "Promote",
 	}
 	if w.Max != nil {
 		policy.Max = c.shares(field+".max", *w.Max)
