@@ -160,7 +160,8 @@ func TestCraneLimits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if cpu := result.Policies[0].Spec.CPU; cpu.Suppression != test.suppression || cpu.Waterline != test.waterline {
+		cpu := result.Policies[0].Spec.CPU
+		if string(cpu.Suppression) != test.suppression || cpu.Waterline != test.waterline {
 			t.Errorf("%s%s: suppression %q and waterline %q", test.spec, test.more, cpu.Suppression, cpu.Waterline)
 		}
 	}

@@ -52,7 +52,7 @@ func (r *Result) finish(o Options) error {
 	for i := range r.Policies {
 		s := &r.Policies[i].Spec
 		if s.Mode == "" {
-			s.Mode = "Observe"
+			s.Mode = v1alpha1.ModeObserve
 		}
 		if !isPair {
 			continue

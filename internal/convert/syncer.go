@@ -45,7 +45,7 @@ func CPUShareSyncer(documents []Document, o Options) (*Result, error) {
 	most := int64(maxShares)
 	p := Policy{Name: "cpu-share-syncer"}
 	// It writes to the pods' own cgroups, with the quotas of all pods switched off.
-	p.Spec.Weight = v1alpha1.WeightSpec{Max: &most, Quota: "Unlimited"}
+	p.Spec.Weight = v1alpha1.WeightSpec{Max: &most, Quota: v1alpha1.QuotaUnlimited}
 	highest := int64(0)
 	for i := range documents {
 		d := &documents[i]

@@ -157,7 +157,7 @@ func TestNodeCoexist(t *testing.T) {
 		t.Helper()
 		eventually(t, fmt.Sprintf("the node reports mode %s", mode), func() (bool, string) {
 			r := object[v1alpha1.NodeReport](t, "nodereport", n.name).Status
-			return r.Mode == string(mode), fmt.Sprintf("%+v", r)
+			return string(r.Mode) == string(mode), fmt.Sprintf("%+v", r)
 		})
 	}
 	reports(model.ModeObserve)

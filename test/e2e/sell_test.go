@@ -67,7 +67,7 @@ func (n *node) testFirstOffer() {
 	n.policy(selling("Disabled", "Static"))
 	eventually(n.t, "the node reports mode Disabled", func() (bool, string) {
 		mode := object[v1alpha1.NodeReport](n.t, "nodereport", n.name).Status.Mode
-		return mode == string(model.ModeDisabled), mode
+		return mode == v1alpha1.ModeDisabled, string(mode)
 	})
 	n.sold(false, "the node sells nothing", func(cpu int64) bool { return cpu == 0 })
 	admin := newUser(n.t, bed.Kubeconfig())
@@ -146,7 +146,7 @@ func (n *node) testSold(koordinator bool, fall func(n *node, koordinator bool, b
 	eventually(n.t, "the node reports mode Disabled", func() (bool, string) {
 		report := object[v1alpha1.NodeReport](n.t, "nodereport", n.name)
 		owners := report.OwnerReferences
-		return report.Status.Mode == string(model.ModeDisabled) && len(owners) == 1 && owners[0].Name == n.name,
+		return report.Status.Mode == v1alpha1.ModeDisabled && len(owners) == 1 && owners[0].Name == n.name,
 			fmt.Sprintf("%+v", report)
 	})
 }

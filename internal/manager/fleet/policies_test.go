@@ -10,14 +10,13 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/manager/managertest"
-	"github.com/waterline-io/waterline/internal/model"
 )
 
 // TestSold checks whether new pods find something that is sold, and under which names.
 func TestSold(t *testing.T) {
 	type spec = func(*v1alpha1.ColocationPolicySpec)
 	sells := func(s *v1alpha1.ColocationPolicySpec) { s.CPU = &v1alpha1.CPUSpec{} }
-	observing := func(s *v1alpha1.ColocationPolicySpec) { sells(s); s.Mode = string(model.ModeObserve) }
+	observing := func(s *v1alpha1.ColocationPolicySpec) { sells(s); s.Mode = v1alpha1.ModeObserve }
 	idle := func(*v1alpha1.ColocationPolicySpec) {}
 	for _, c := range []struct {
 		policies    []spec
@@ -51,7 +50,7 @@ func TestRules(t *testing.T) {
 	p := NewPolicies(slog.New(slog.DiscardHandler), false)
 	managertest.Add(t, p, managertest.Policy("low", 1, rule),
 		managertest.Policy("high", 1, func(s *v1alpha1.ColocationPolicySpec) { rule(s); s.Priority = 5 }),
-		managertest.Policy("off", 1, func(s *v1alpha1.ColocationPolicySpec) { rule(s); s.Mode = string(model.ModeObserve) }))
+		managertest.Policy("off", 1, func(s *v1alpha1.ColocationPolicySpec) { rule(s); s.Mode = v1alpha1.ModeObserve }))
 	rules := p.Rules().Pods
 	if len(rules) != 2 || rules[0].Policy != "high" || rules[1].Policy != "low" || rules[0].Percent != 100 {
 		t.Fatalf("%+v", rules)

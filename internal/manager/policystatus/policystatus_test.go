@@ -12,7 +12,6 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/manager/fleet"
 	"github.com/waterline-io/waterline/internal/manager/managertest"
-	"github.com/waterline-io/waterline/internal/model"
 )
 
 // TestCount checks that what is remembered of nodes is found anew when they or the policies change: the policy that
@@ -52,7 +51,7 @@ func TestCount(t *testing.T) {
 	check("web")
 	for _, stop := range []func(*v1alpha1.ColocationPolicy){
 		func(p *v1alpha1.ColocationPolicy) { p.Annotations = paused.Annotations },
-		func(p *v1alpha1.ColocationPolicy) { p.Spec.Mode = string(model.ModeDisabled) },
+		func(p *v1alpha1.ColocationPolicy) { p.Spec.Mode = v1alpha1.ModeDisabled },
 	} {
 		off := web.DeepCopy()
 		stop(off)

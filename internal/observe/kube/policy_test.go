@@ -24,7 +24,7 @@ spec:
   mode: Enforce
   priority: 10
   nodeSelector: {matchLabels: {pool: web}}
-  rollout: {percent: 25}
+  rollout: {nodes: 25%}
   windows:
     - {name: night, start: "00:00", end: "09:00", timeZone: Asia/Shanghai, drainBefore: 15m}
     - {name: noon, start: 12:30, end: 13:30, timeZone: UTC}
@@ -202,10 +202,12 @@ func TestBadPolicy(t *testing.T) {
 		{header + "spec: {resourceNames: Koordinator}", `unknown field "resourceNames"`},
 		{header + "spec: {priority: 3000000000}", "reading the policy"},
 		{
-			header + "spec: {rollout: {percent: 101}}",
-			"spec.rollout.percent: 101 cannot be used: write a whole number from 0 to 100",
+			header + "spec: {rollout: {nodes: 101%}}",
+			`spec.rollout.nodes: "101%" cannot be used: write a whole percentage from 0% to 100%`,
 		},
-		{header + "spec: {rollout: {}}", "spec.rollout: no percent cannot be used: write one"},
+		{header + "spec: {rollout: {nodes: 2.5%}}", `spec.rollout.nodes: "2.5%"`},
+		{header + "spec: {rollout: {}}", `spec.rollout.nodes: "" cannot be used`},
+		{header + "spec: {rollout: {percent: 25}}", `unknown field "percent"`},
 		{
 			header + "spec: {protect: {eviction: {perNodePerHour: -1}}}",
 			"spec.protect.eviction.perNodePerHour: -1 cannot be used: write a whole number from 0 to 600",
@@ -223,8 +225,8 @@ func TestBadPolicy(t *testing.T) {
 		{header + "spec: {batchPods: [{}]}",
 			"spec.batchPods[0].selector: no selector cannot be used: write one; {} selects everything"},
 		{
-			header + "spec: {batchPods: [{selector: {}}, {selector: {}, percent: 101}]}",
-			"spec.batchPods[1].percent: 101 cannot be used: write a whole number from 0 to 100",
+			header + "spec: {batchPods: [{selector: {}}, {selector: {}, owners: 101%}]}",
+			`spec.batchPods[1].owners: "101%" cannot be used: write a whole percentage from 0% to 100%`,
 		},
 		{
 			header + "spec: {batchPods: [{selector: {}, tier: prod}]}",
@@ -351,8 +353,8 @@ func service(fields string) string {
 
 // TestAllErrors checks that one error reports every wrong field.
 func TestAllErrors(t *testing.T) {
-	_, err := ParsePolicy([]byte(header + "spec: {mode: all, rollout: {percent: -1}, cpu: {mid: 101%}, weight: {max: 0}}"))
-	for _, field := range []string{"spec.mode", "spec.rollout.percent", "spec.cpu.mid", "spec.weight.max"} {
+	_, err := ParsePolicy([]byte(header + "spec: {mode: all, rollout: {nodes: -1%}, cpu: {mid: 101%}, weight: {max: 0}}"))
+	for _, field := range []string{"spec.mode", "spec.rollout.nodes", "spec.cpu.mid", "spec.weight.max"} {
 		if err == nil || !strings.Contains(err.Error(), field+":") {
 			t.Errorf("%s is missing in %v", field, err)
 		}
@@ -361,7 +363,7 @@ func TestAllErrors(t *testing.T) {
 
 func TestBatchRules(t *testing.T) {
 	p, err := readPolicy([]byte(header +
-		"spec: {batchPods: [{selector: {matchLabels: {app: a}}, percent: 0, tier: Mid}, {selector: {}}]}"))
+		"spec: {batchPods: [{selector: {matchLabels: {app: a}}, owners: 0%, tier: Mid}, {selector: {}}]}"))
 	if err != nil {
 		t.Fatal(err)
 	}
