@@ -94,7 +94,7 @@ SHORT_KERNEL := Agent Rejected NoHotLoop TwoAgents Restore DamagedRecord NoAlloc
 	OwnWeight FirstInstruction
 SHORT_VM := Agent TwoAgents Restore DamagedRecord NoAllocations ReservedMemory MemoryMax MemoryInUse Batch \
 	ReadOnly BadStart Shares Idle BurstOfQuota Quota Gone Watch FullDisk IdleBatch Kill MeterUsage \
-	ProtectMemory Freeze FirstInstruction
+	ProtectMemory FirstInstruction
 SHORT_API := API APIEvents APIGreedy APIHostile APIWebhook APIChart APIConfinedNode APIConfinedPod APIConfinedReport \
 	APIPolicyRules APIPoolSpecs APIReach APIReachKubelets APIReachCgroups APIUninstall APIPool
 SHORT_NODE := Node NodeSell NodeFarewell

@@ -235,7 +235,7 @@ func TestOwners(t *testing.T) {
 	names := map[string]string{
 		"Shares": "cpu.shares", "Quota": "cpu.quota", "Cpuset": "cpuset.cpus", "MemoryMax": "memory.max",
 		"Burst": "cpu.burst", "Idle": "cpu.idle", "Identity": "cpu.bvt_warp_ns", "MemoryMin": "memory.min",
-		"MemoryLow": "memory.low", "MemoryHigh": "memory.high", "Freeze": "cgroup.freeze",
+		"MemoryLow": "memory.low", "MemoryHigh": "memory.high",
 	}
 	found := map[string]string{}
 	for _, s := range sources(t) {

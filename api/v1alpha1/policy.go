@@ -7,7 +7,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Cluster,shortName=cpol,categories=waterline
+// +kubebuilder:resource:scope=Cluster,shortName=colo,categories=waterline
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
 // +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`
 // +kubebuilder:printcolumn:name="Governed",type=integer,JSONPath=`.status.nodes.governed`,description="Nodes that this policy governs"
@@ -38,9 +38,8 @@ type ColocationPolicySpec struct {
 	// nothing; settings that Enforce wrote before are restored. Enforce carries the decisions out. Disabled restores
 	// every setting within seconds, withdraws the offer and decides nothing. Start with Observe, read the NodeReports,
 	// then enforce.
-	// +kubebuilder:validation:Enum=Observe;Enforce;Disabled
 	// +kubebuilder:default=Observe
-	Mode string `json:"mode,omitempty"`
+	Mode PolicyMode `json:"mode,omitempty"`
 
 	// Priority ranks policies that select the same node: the highest priority governs the node, and of equal priorities
 	// the policy whose name sorts first. One policy governs a node as a whole; policies are never merged. A whole
@@ -65,25 +64,19 @@ type ColocationPolicySpec struct {
 	Memory *MemorySpec `json:"memory,omitempty"`
 	// Protect sets what Waterline does for online pods besides suppressing batch.
 	Protect ProtectSpec `json:"protect,omitempty"`
-	// ResourceNames are the names of the resources under which slack is sold. Waterline (the default) publishes
-	// waterline.io/batch-cpu, batch-memory, mid-cpu and mid-memory. Koordinator publishes kubernetes.io/batch-cpu and
-	// so on instead, so that workloads made for Koordinator run unchanged. Use the same names on all nodes: new batch
-	// pods that name neither request Koordinator's only if every enforcing policy that sells uses them.
-	// +kubebuilder:validation:Enum=Waterline;Koordinator
-	ResourceNames string `json:"resourceNames,omitempty"`
-
 	// IsolatedCPUs is how CPUs are used that the kernel keeps out of load balancing (isolcpus). Unused (the default)
 	// leaves them out: no pod gets one as its own or its home, no list of shared CPUs that Waterline writes contains
 	// one, and nothing is sold for them. Used treats them like the others, for online pods: set it where pods with CPUs
 	// of their own, or with threads that they pin themselves, are meant to run there. Batch pods never do.
-	// +kubebuilder:validation:Enum=Unused;Used
-	IsolatedCPUs string `json:"isolatedCPUs,omitempty"`
+	// +kubebuilder:default=Unused
+	IsolatedCPUs IsolatedCPUsUse `json:"isolatedCPUs,omitempty"`
 
 	// BatchPods selects pods without a QoS label to be admitted as batch, in namespaces labelled
-	// waterline.io/colocation=enabled; at most 64 rules. The rules count when a pod is created, and only in mode
-	// Enforce. Of the rules of all policies that select a pod, the rule of the policy with the highest priority counts,
-	// then of the policy whose name sorts first, then the first in the list. Default: none.
+	// waterline.io/colocation=enabled; at most 64 rules. The rules count when a pod is created, whatever node it gets,
+	// and only in mode Enforce. Of the rules of all policies that select a pod, the rule of the policy with the highest
+	// priority counts, then of the policy whose name sorts first, then the first in the list. Default: none.
 	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
 	BatchPods []BatchPodsSpec `json:"batchPods,omitempty"`
 
 	// Weight bounds and extends the CPU weights that pods request.
@@ -92,23 +85,25 @@ type ColocationPolicySpec struct {
 	// namespace count. What no entry allows has no effect, and the pod gets one event. Pods of kube-system need no
 	// privilege. Default: none.
 	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
 	Privileges []PrivilegeSpec `json:"privileges,omitempty"`
 	// PodDefaults gives CPU weights and CPU sets to pods without an annotation; at most 64 rules. An annotation on the
 	// pod takes precedence. The first matching rule with a cpuShare sets the weight, the first one with a cpuManager
 	// the CPU set. Use it where an annotation on a pod template would force a rollout. Default: none.
 	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
 	PodDefaults []PodDefaultsSpec `json:"podDefaults,omitempty"`
 }
 
 // RolloutSpec limits a policy to a part of the nodes that it selects.
 type RolloutSpec struct {
-	// Percent is the percentage of the selected nodes that the policy governs, from 0 to 100. Each node has a fixed
-	// place, computed from its UID and the policy's name, so a node that is in stays in when the number grows. A node
+	// Nodes is the part of the selected nodes that the policy governs, a whole percentage from 0% to 100%. Each node has a
+	// fixed place, computed from its UID and the policy's name, so a node that is in stays in when the part grows. A node
 	// that is not in counts as not selected: the next policy that selects it governs it.
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=100
+	// +kubebuilder:validation:MaxLength=4
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(100|[1-9]?[0-9])%$')",message="write a whole percentage from 0% to 100%"
 	// +required
-	Percent *int32 `json:"percent"`
+	Nodes string `json:"nodes"`
 }
 
 // WindowSpec is a time of each day in which slack is sold.
@@ -151,12 +146,13 @@ type CPUSpec struct {
 	// to 100%. Default 65%.
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9][0-9]?([.][0-9])?)%$')",message="write a percentage from 1% to 100%"
+	// +kubebuilder:default="65%"
 	Waterline string `json:"waterline,omitempty"`
 	// Method is how the offer is found. Predicted (the default) sells what online pods are not expected to use: within
 	// an hour for the tier batch, within a day for mid. Realtime sells what they do not use now. Static sells a fixed
 	// part of the capacity, the ratio, whatever they use.
-	// +kubebuilder:validation:Enum=Predicted;Realtime;Static
-	Method string `json:"method,omitempty"`
+	// +kubebuilder:default=Predicted
+	Method SellMethod `json:"method,omitempty"`
 	// Ratio is the part of the capacity that method Static sells, from 0% to 1000%: 300% sells each CPU three times.
 	// Required with method Static, and not allowed with another.
 	// +kubebuilder:validation:MaxLength=8
@@ -166,6 +162,7 @@ type CPUSpec struct {
 	// Mid is expected to stay for a day, and is for batch pods that take long to restart. Default 0%.
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9]?[0-9]([.][0-9])?)%$')",message="write a percentage from 0% to 100%"
+	// +kubebuilder:default="0%"
 	Mid string `json:"mid,omitempty"`
 	// Suppression is how it is found how much CPU batch may use. OnHarm (the default) lets batch use the whole machine
 	// while no online pod waits longer for CPUs than without batch, and pushes it back within 300 ms when one does, to the
@@ -173,19 +170,20 @@ type CPUSpec struct {
 	// that CPU. Arithmetic always limits it to that, each second. None does not limit batch. Nodes with eight CPUs or
 	// more, or with several threads a core, limit batch to fewer CPUs, and below one core by CFS quotas too; others by
 	// quotas alone.
-	// +kubebuilder:validation:Enum=OnHarm;Arithmetic;None
-	Suppression string `json:"suppression,omitempty"`
+	// +kubebuilder:default=OnHarm
+	Suppression SuppressMethod `json:"suppression,omitempty"`
 	// MinBatch is the part of the capacity that batch may always use, however much CPU online pods need, from 0% to
 	// 100%. Even there online pods come first by weight. Raise it where batch jobs must make progress. Default 0%.
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9]?[0-9]([.][0-9])?)%$')",message="write a percentage from 0% to 100%"
+	// +kubebuilder:default="0%"
 	MinBatch string `json:"minBatch,omitempty"`
 	// BatchClass is how the kernel puts batch pods without a weight of their own behind other pods. Weight (the default)
 	// gives them the weight of what they request. Idle sets cpu.idle: they run only when no other pod of the BestEffort
 	// class wants to, and share the rest equally, whatever they request. GroupIdentity writes cpu.bvt_warp_ns, on kernels
 	// that have it (Alibaba Cloud Linux, Anolis OS): 2 for online pods, -1 for such batch pods, which then run after them.
-	// +kubebuilder:validation:Enum=Weight;Idle;GroupIdentity
-	BatchClass string `json:"batchClass,omitempty"`
+	// +kubebuilder:default=Weight
+	BatchClass BatchClass `json:"batchClass,omitempty"`
 }
 
 // MemorySpec sets how far a node's memory is filled, and how its slack is sold. Percentages have at most one decimal.
@@ -195,12 +193,13 @@ type MemorySpec struct {
 	// to 100%. Default 80%.
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9][0-9]?([.][0-9])?)%$')",message="write a percentage from 1% to 100%"
+	// +kubebuilder:default="80%"
 	Waterline string `json:"waterline,omitempty"`
 	// Method is how the offer is found. Predicted (the default) sells what online pods are not expected to use: within
 	// an hour for the tier batch, within a day for mid. Realtime sells what they do not use now. Static sells a fixed
 	// part of the capacity, the ratio, whatever they use.
-	// +kubebuilder:validation:Enum=Predicted;Realtime;Static
-	Method string `json:"method,omitempty"`
+	// +kubebuilder:default=Predicted
+	Method SellMethod `json:"method,omitempty"`
 	// Ratio is the part of the capacity that method Static sells, from 0% to 100%: memory is never sold twice. Required
 	// with method Static, and not allowed with another.
 	// +kubebuilder:validation:MaxLength=8
@@ -210,11 +209,11 @@ type MemorySpec struct {
 	// Mid is expected to stay for a day, and is for batch pods that take long to restart. Default 0%.
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9]?[0-9]([.][0-9])?)%$')",message="write a percentage from 0% to 100%"
+	// +kubebuilder:default="0%"
 	Mid string `json:"mid,omitempty"`
 }
 
 // ProtectSpec sets what Waterline does for online pods besides suppressing batch.
-// +kubebuilder:validation:XValidation:rule="!has(self.eviction) || !has(self.eviction.freeze) || !self.eviction.freeze || has(self.memory) && self.memory",message="eviction.freeze needs memory: true"
 type ProtectSpec struct {
 	// Burst lets online pods exceed their CFS quota for moments, by the quota that they left unused before: by a tenth
 	// at most over five minutes, and never while less than 5 % of the node is left under the waterline. Default: true
@@ -225,7 +224,7 @@ type ProtectSpec struct {
 	// reclaimed from them. It needs cgroup v2 and a kubelet without the feature gate MemoryQoS; elsewhere the
 	// NodeReport lists NoMemoryProtection. With either cgroup version, batch containers that start through NRI are
 	// killed first when memory runs out. Default false.
-	Memory *bool `json:"memory,omitempty"`
+	Memory bool `json:"memory,omitempty"`
 	// Interference finds the neighbour for which an online pod waits when its run-queue delay rises. Events and
 	// waterline explain name that suspect. A suspect that is a batch pod is throttled on trial, and stays throttled
 	// only if the online pod then waits less. On cgroup v1 the chart's value paths.proc must be set. Default false.
@@ -240,6 +239,7 @@ type ProtectSpec struct {
 	// 16 pods of a node. Figures are fetched only while batch runs. A figure that stays above its max although batch was
 	// pushed back as far as possible is the service's own fault.
 	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
 	Services []ServiceSpec `json:"services,omitempty"`
 }
 
@@ -273,6 +273,7 @@ type ServiceMetricSpec struct {
 	// Path is the path of the metrics. Default /metrics.
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.matches('^/[!$-~]*$')",message="write a path that begins with /, such as /metrics"
+	// +kubebuilder:default=/metrics
 	Path string `json:"path,omitempty"`
 	// Name is the name of the metric. Of several series the highest value counts. With quantile, it is the name of a
 	// histogram, without _bucket.
@@ -313,25 +314,22 @@ type EvictionSpec struct {
 	// none is. Default 6.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=600
+	// +kubebuilder:default=6
 	PerNodePerHour *int32 `json:"perNodePerHour,omitempty"`
-	// Freeze freezes the pod that is to be evicted for lack of memory until it ends, so that it cannot take more: for
-	// 20 s at most, and then no pod for five minutes. It needs protect.memory: true, and so cgroup v2. Use it where
-	// batch pods allocate memory faster than they can be evicted. Default false.
-	Freeze bool `json:"freeze,omitempty"`
 }
 
 // WeightSpec bounds and extends the CPU weights that pods request.
 type WeightSpec struct {
-	// Scope is the range in which a weight counts. Node (the default) raises the QoS class of weighted pods too, so
+	// Scope is the range in which a weight counts. Node (the default) raises the Burstable class of weighted pods too, so
 	// that their weight counts against every pod of the node. Class counts weights only among pods of the same QoS
-	// class.
-	// +kubebuilder:validation:Enum=Node;Class
-	Scope string `json:"scope,omitempty"`
+	// class. Weights of BestEffort pods count among these in any case.
+	// +kubebuilder:default=Node
+	Scope WeightScope `json:"scope,omitempty"`
 	// Quota is the CFS quota of weighted pods. Kubelet (the default) keeps the quota that follows from their limits.
 	// Unlimited lifts it, so that the weight alone decides. The annotation waterline.io/cpu-quota on a pod takes
 	// precedence.
-	// +kubebuilder:validation:Enum=Kubelet;Unlimited
-	Quota string `json:"quota,omitempty"`
+	// +kubebuilder:default=Kubelet
+	Quota WeightQuota `json:"quota,omitempty"`
 	// Max is the highest weight that a pod may request, in shares, from 2 to 262144; 1024 shares weigh as much as a
 	// request of one CPU. A pod that requests more gets this weight, and one event. Default: 1024 for each CPU of the
 	// pod's CPU limit or request, whichever is higher. It does not bound the weights of podDefaults unless it is set.
@@ -341,16 +339,12 @@ type WeightSpec struct {
 	// Namespaces replaces max for the pods of some namespaces; at most 64 entries. The first entry whose selector
 	// matches the namespace counts.
 	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
 	Namespaces []NamespaceMaxSpec `json:"namespaces,omitempty"`
 	// OverrideGuaranteed lets weights take CPU that other pods request, Guaranteed or not. Default false: Burstable pods
 	// without a weight keep what they request beside weighted ones, and the burstable class never weighs more than the
 	// allocatable CPU less the requests of Guaranteed pods.
 	OverrideGuaranteed bool `json:"overrideGuaranteed,omitempty"`
-	// BestEffort is the range in which weights of BestEffort pods count. Class (the default) counts them among
-	// BestEffort pods only. Promote raises the BestEffort class too, so that they count on the node; it needs scope
-	// Node.
-	// +kubebuilder:validation:Enum=Class;Promote
-	BestEffort string `json:"bestEffort,omitempty"`
 }
 
 // NamespaceMaxSpec is the highest weight for the pods of some namespaces.
@@ -376,6 +370,7 @@ type PrivilegeSpec struct {
 	// never. StaticPod: mirror pods there count as static pods of their node, with weights and CPUs of their own.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
 	Allow []PrivilegeName `json:"allow"`
 }
 
@@ -392,16 +387,17 @@ type BatchPodsSpec struct {
 	// waterline.io/colocation=enabled. The label kubernetes.io/metadata.name selects a namespace by name. Default: all
 	// of them.
 	NamespaceSelector *LabelSelector `json:"namespaceSelector,omitempty"`
-	// Percent is the percentage of owners (Deployments, CronJobs, …) whose pods become batch, from 0 to 100. Each owner
-	// has a fixed place, so an owner that is in stays in, with all its pods, when the number grows. An owner that is
-	// not in counts as not selected. Default 100.
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=100
-	Percent *int32 `json:"percent,omitempty"`
+	// Owners is the part of owners (Deployments, CronJobs, …) whose pods become batch, a whole percentage from 0% to 100%.
+	// Each owner has a fixed place, so an owner that is in stays in, with all its pods, when the part grows. An owner that
+	// is not in counts as not selected. Default 100%.
+	// +kubebuilder:validation:MaxLength=4
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(100|[1-9]?[0-9])%$')",message="write a whole percentage from 0% to 100%"
+	// +kubebuilder:default="100%"
+	Owners string `json:"owners,omitempty"`
 	// Tier is the resource tier that the pods request, Batch (the default) or Mid. A pod whose priority is that of a
 	// tier (mid -199 to -100 or 7000 to 7999, batch -1000 or less or 5000 to 5999) requests that tier instead.
-	// +kubebuilder:validation:Enum=Batch;Mid
-	Tier string `json:"tier,omitempty"`
+	// +kubebuilder:default=Batch
+	Tier Tier `json:"tier,omitempty"`
 }
 
 // PodDefaultsSpec gives the pods that it selects what annotations would give them. A pod must match both selectors.
@@ -423,12 +419,10 @@ type PodDefaultsSpec struct {
 	// CPUManager sets the CPUs on which the pods may run, as the annotation waterline.io/cpu-manager does. Exclusive:
 	// CPUs of their own, as many as their CPU limit. Share: as many, which other pods may use too. None: all CPUs that
 	// no pod has exclusively.
-	// +kubebuilder:validation:Enum=None;Share;Exclusive
-	CPUManager string `json:"cpuManager,omitempty"`
+	CPUManager CPUManagerMode `json:"cpuManager,omitempty"`
 	// CPUPlacement is how these CPUs are chosen, as in the annotation waterline.io/cpu-placement. Packed (the default):
 	// few physical cores. Spread: many physical cores. PhysicalCores: whole physical cores. It needs cpuManager.
-	// +kubebuilder:validation:Enum=Packed;Spread;PhysicalCores
-	CPUPlacement string `json:"cpuPlacement,omitempty"`
+	CPUPlacement CPUPlacement `json:"cpuPlacement,omitempty"`
 }
 
 // ColocationPolicyStatus is the outcome of a policy in the cluster. The manager writes it.

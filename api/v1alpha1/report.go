@@ -44,12 +44,10 @@ type NodeReportStatus struct {
 	// PolicyGeneration is the generation of that policy which the agent follows.
 	PolicyGeneration int64 `json:"policyGeneration,omitempty"`
 	// Mode is the mode in which the agent works: Observe, Enforce or Disabled.
-	// +kubebuilder:validation:Enum=Observe;Enforce;Disabled
-	Mode string `json:"mode,omitempty"`
+	Mode PolicyMode `json:"mode,omitempty"`
 	// Selling is the present state of the policy's windows: Open, Draining (nothing new is sold) or Closed (nothing is
 	// sold).
-	// +kubebuilder:validation:Enum=Open;Draining;Closed
-	Selling string `json:"selling,omitempty"`
+	Selling SellState `json:"selling,omitempty"`
 	// Unsupported lists the features of the policy that the node's kernel or kubelet does not allow, as reasons such as
 	// NoMemoryProtection. ServiceUnknown means that a figure of protect.services could not be fetched within the last
 	// minute; waterline explain node says which and why.

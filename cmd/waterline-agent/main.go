@@ -46,7 +46,7 @@ type options struct {
 	nri                          string
 	listen, local, metrics       string
 	kubeletURL, podResources     string
-	kubeletInsecure              bool
+	kubeletInsecure, koordinator bool
 }
 
 func (o *options) flags(f *flag.FlagSet) {
@@ -83,6 +83,8 @@ func (o *options) flags(f *flag.FlagSet) {
 			"empty: never asked")
 	f.BoolVar(&o.kubeletInsecure, "kubelet-insecure-tls", false,
 		"do not verify the kubelet's certificate, which the cluster's CA must otherwise have signed")
+	f.BoolVar(&o.koordinator, "koordinator-names", false,
+		"sell under Koordinator's resource names, such as kubernetes.io/batch-cpu; the same for all agents and the manager")
 }
 
 func kubeletURL(hostIP string) string {
@@ -105,7 +107,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	cfg := agent.Config{
 		CgroupRoot: o.cgroupRoot, Kubepods: o.kubepods, SelfUID: o.podUID, NodeName: o.nodeName, RunDir: o.runDir,
 		Sys: o.sys, Proc: o.proc, StateDir: o.stateDir, SyncPeriod: o.syncPeriod, JournalBytes: o.journalBytes, Log: log,
-		LeanMetrics: o.metrics == "lean",
+		LeanMetrics: o.metrics == "lean", Koordinator: o.koordinator,
 	}
 	if !cfg.LeanMetrics && o.metrics != "full" {
 		return fmt.Errorf("--metrics is %q; use lean or full", o.metrics)

@@ -47,6 +47,7 @@ type options struct {
 	listen, webhook, names          string
 	clientCA, clientNames           string
 	dashboard                       string
+	koordinator                     bool
 	sweep, restore                  time.Duration
 	ignore                          string
 	health                          nodehealth.Settings
@@ -72,6 +73,9 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.StringVar(&o.clientNames, "webhook-client-names", "",
 		"comma-separated common names or DNS names, of which the certificate of a client must have one; empty: any")
 	f.StringVar(&o.dashboard, "dashboard", "", "address of the dashboard; empty: this replica has none")
+	f.BoolVar(&o.koordinator, "koordinator-names", false,
+		"new batch pods request Koordinator's resources, such as kubernetes.io/batch-cpu; the same for all agents and the "+
+			"manager")
 	f.DurationVar(&o.sweep, "sweep-period", 3*time.Minute,
 		"time between two searches for batch pods that were admitted without the webhook")
 	f.DurationVar(&o.restore, "restore-nodes", 0,
@@ -161,7 +165,8 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	}
 	m := manager.New(manager.Config{
 		Client: client, Custom: custom, Election: election, Namespace: o.namespace, Identity: o.identity, Log: log,
-		NodeHealth: o.health, Evict: o.evict, Sweep: o.sweep, Pools: o.pools,
+		Koordinator: o.koordinator,
+		NodeHealth:  o.health, Evict: o.evict, Sweep: o.sweep, Pools: o.pools,
 	})
 	if err := m.Alone(ctx); err != nil {
 		return err

@@ -112,10 +112,6 @@ every key, and the steps of a move.`, s.name, strings.Join(s.kinds, ", ")),
 	}
 	c.Flags().StringVar(&o.NodeLabel, "node-label", "",
 		"limit the policies to nodes with this label, KEY=VALUE, for a canary")
-	if s.name == "koordinator" {
-		c.Flags().BoolVar(&o.Koordinator, "koordinator-names", false,
-			"sell under Koordinator's resource names, once it runs on no node any more")
-	}
 	cluster.flags(c)
 	return c
 }

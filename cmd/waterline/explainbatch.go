@@ -43,7 +43,7 @@ func judgeBatch(pod *corev1.Pod, namespace *corev1.Namespace, policies []v1alpha
 			sources = append(sources, admit.Source{Policy: p, Pods: kube.BatchRules(o)})
 		}
 	}
-	_, o := admit.Compile(sources).Mutate(pod, namespace)
+	_, o := admit.Compile(sources, false).Mutate(pod, namespace) // under which names slack is sold, only the agents know
 	return sayBatch(pod, &o, idle)
 }
 
@@ -60,9 +60,9 @@ func sayBatch(pod *corev1.Pod, o *admit.Outcome, idle []string) string {
 	requests := batch != nil && (batch.Batch != model.Amount{} || batch.Mid != model.Amount{})
 	switch {
 	case o.Why == admit.OtherNames:
-		return fmt.Sprintf("batch, tier %s, because it requests resources under Koordinator's names. No policy in mode "+
-			"Enforce sells under them, so the webhook leaves these requests as they are: another system offers them, or the "+
-			"pod stays Pending. Set resourceNames: Koordinator in a policy, or remove the request", tier) + notCounted(idle)
+		return fmt.Sprintf("batch, tier %s, because it requests resources under Koordinator's names. Waterline sells "+
+			"under them with the value resourceNames: Koordinator of its chart. Otherwise another system offers them, or the "+
+			"pod stays Pending: set that value, or remove the request", tier) + notCounted(idle)
 	case o.Why == admit.NothingSold && requests:
 		return fmt.Sprintf("batch, tier %s, because it requests batch resources. No policy in mode Enforce sells any now: "+
 			"if the pod has no node yet, it stays Pending, unless another system offers them", tier) + notCounted(idle)

@@ -107,7 +107,7 @@ func describePolicy(name string, objects []v1alpha1.ColocationPolicy, nodes []co
 
 // specMode returns the mode of a policy's spec.
 func specMode(o *v1alpha1.ColocationPolicy) string {
-	return cmp.Or(o.Spec.Mode, string(model.ModeObserve))
+	return string(cmp.Or(o.Spec.Mode, v1alpha1.ModeObserve))
 }
 
 // modeOf returns the mode of a policy for people, who see also that it is paused.
@@ -162,12 +162,12 @@ func follows(name string, generation int64, r *v1alpha1.NodeReport) (state, deta
 	case kube.Withdrawn(r):
 		c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionWithdrawn)
 		return "withdrawn: the manager keeps it from selling", c.Reason
-	case s.Mode != string(model.ModeEnforce):
-		return "mode " + s.Mode + ": nothing is written, nothing is sold", ""
+	case s.Mode != v1alpha1.ModeEnforce:
+		return "mode " + string(s.Mode) + ": nothing is written, nothing is sold", ""
 	case s.Hot != "":
 		return "hot: nothing is sold", s.Hot
-	case s.Selling != string(model.SellOpen):
-		return "window " + s.Selling + ": nothing new is sold", ""
+	case s.Selling != v1alpha1.SellOpen:
+		return "window " + string(s.Selling) + ": nothing new is sold", ""
 	case offers(s.CPU) || offers(s.Memory):
 		return "offers", ""
 	case notSold(s.CPU) && notSold(s.Memory):

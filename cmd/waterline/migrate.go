@@ -42,13 +42,13 @@ func renames() []rename {
 		{field: "protect.evict", to: "eviction"},
 		{field: "batch", to: "batchPods"},
 		{field: "pods", to: "podDefaults"},
-		{field: "compat", hand: "resourceNames: Koordinator, or nothing where it was false"},
+		{field: "compat", hand: "nothing, and set the chart's value resourceNames: Koordinator where it was true"},
 	}
 	var values []rename
 	for field, words := range map[string]string{
 		"cpu.method": "Predicted Realtime Static", "memory.method": "Predicted Realtime Static",
 		"weight.scope": "Node Class", "weight.quota": "Kubelet Unlimited",
-		"weight.bestEffort": "Class Promote", "batch[].tier": "Batch Mid", "pods[].cpuManager": "None Share Exclusive",
+		"batch[].tier": "Batch Mid", "pods[].cpuManager": "None Share Exclusive",
 		"pods[].cpuPlacement": "Packed Spread",
 	} {
 		for word := range strings.FieldsSeq(words) {

@@ -95,7 +95,7 @@ func TestSayBatch(t *testing.T) {
 		{corev1.ResourceCPU, admit.NothingSold, "marked as batch, but no policy in mode Enforce sells CPU or memory"},
 		{v1alpha1.ResourceBatchCPU, admit.NothingSold, "batch, tier batch, because it requests batch resources. No policy"},
 		{v1alpha1.ResourceKoordinatorMidCPU, admit.OtherNames,
-			"batch, tier mid, because it requests resources under Koordinator's names. No policy"},
+			"batch, tier mid, because it requests resources under Koordinator's names. Waterline"},
 	} {
 		got := sayBatch(pod(c.name), &admit.Outcome{Why: c.why}, nil)
 		if !strings.HasPrefix(got, c.wants) || strings.Contains(got, "unreachable") {

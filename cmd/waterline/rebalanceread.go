@@ -152,7 +152,7 @@ func (f *clusterFacts) node(n *corev1.Node) rebalance.Node {
 		out.Absent = rebalance.ReportMissing
 	case kube.Withdrawn(r):
 		out.Absent = rebalance.NodeWithdrawn
-	case r.Status.Mode == string(model.ModeDisabled):
+	case r.Status.Mode == v1alpha1.ModeDisabled:
 		out.Absent = rebalance.NodeDisabled
 	case r.Status.CPU == nil || r.Status.Changed == nil:
 		out.Absent = rebalance.ReportInvalid

@@ -14,7 +14,7 @@ import (
 
 // silent reports whether the agent of a node has not renewed its report in time. With mode Disabled it never does.
 func silent(r *v1alpha1.NodeReport, now time.Time) bool {
-	return r != nil && r.Status.Mode != string(model.ModeDisabled) && r.Status.Changed != nil &&
+	return r != nil && r.Status.Mode != v1alpha1.ModeDisabled && r.Status.Changed != nil &&
 		now.Sub(r.Status.Changed.Time) > model.ReportMaxAge
 }
 

@@ -72,6 +72,7 @@ type Config struct {
 	Sys          string        // where sysfs is mounted
 	Proc         string        // where procfs is mounted; "": at host.DefaultProc
 	LeanMetrics  bool          // serves the metrics of the lean profile only
+	Koordinator  bool          // sells under Koordinator's resource names
 
 	Pods     Pods
 	Policies func() ([]model.ClusterPolicy, error)     // of this node alone; nil: those of the cluster

@@ -226,6 +226,7 @@ func (a *Agent) observe(now time.Time, once machine.Once) model.Node {
 		PodsKnown:   a.pods.Known,
 		PodsKept:    a.kept != nil,
 		Withdrawn:   a.pods.Withdrawn,
+		Koordinator: a.cfg.Koordinator,
 		Incidents:   a.incidents,
 		Ruling:      a.ruling.Says(),
 		Object:      model.NodeObject{UID: a.pods.UID, Published: a.pods.Published, Reported: a.pods.Reported},

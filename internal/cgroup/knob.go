@@ -49,7 +49,7 @@ func FileName(v Version, k model.Knob) string {
 		return "cpu.idle"
 	case k == model.Identity:
 		return "cpu.bvt_warp_ns"
-	case v == V2 && (k.Protects() || k == model.MemoryHigh || k == model.Freeze):
+	case v == V2 && (k.Protects() || k == model.MemoryHigh):
 		return k.String()
 	}
 	return ""
@@ -92,7 +92,7 @@ func KnobOf(v Version, name string) (model.Knob, bool) {
 //   - quota in microseconds, or -1, with its period
 //   - memory in bytes, or -1
 //   - burst in microseconds
-//   - idle and freeze as 0 or 1
+//   - idle as 0 or 1
 //   - an identity from -2 to 3
 //   - a list of CPUs as the kernel writes it
 //

@@ -28,7 +28,6 @@ type Step struct {
 //     written, and set after them.
 //   - Burst: the burst must fit into the quota at every moment (EINVAL). So it is lowered before all quotas, and raised
 //     after them.
-//   - Freeze: a frozen group is thawed before its other values are written, and a group is frozen after them.
 func Steps(steps []Step) {
 	slices.SortFunc(steps, func(a, b Step) int {
 		if c := cmp.Compare(a.stage(), b.stage()); c != 0 {
@@ -54,7 +53,7 @@ func Steps(steps []Step) {
 
 // stage returns the number of the stage to which the write belongs. Stages are executed in order.
 func (s Step) stage() int {
-	late := s.Knob == model.Burst || s.Knob == model.Idle || s.Knob == model.Freeze
+	late := s.Knob == model.Burst || s.Knob == model.Idle
 	switch {
 	case s.Knob == model.Cpuset:
 		return 0

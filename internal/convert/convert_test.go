@@ -44,7 +44,7 @@ func TestConvert(t *testing.T) {
 	}{
 		"koordinator": {convert.Koordinator, []string{"koordinator/config.yaml", "koordinator/profiles.yaml"},
 			convert.Options{}},
-		"nodeslos":     {convert.Koordinator, []string{"koordinator/nodeslos.yaml"}, convert.Options{Koordinator: true}},
+		"nodeslos":     {convert.Koordinator, []string{"koordinator/nodeslos.yaml"}, convert.Options{}},
 		"crane":        {convert.Crane, []string{"crane/objects.yaml"}, convert.Options{}},
 		"crane-canary": {convert.Crane, []string{"crane/objects.yaml"}, convert.Options{NodeLabel: "canary=true"}},
 		"cpu-share-syncer": {convert.CPUShareSyncer, []string{"cpu-share-syncer/objects.yaml"},
@@ -160,7 +160,8 @@ func TestCraneLimits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if cpu := result.Policies[0].Spec.CPU; cpu.Suppression != test.suppression || cpu.Waterline != test.waterline {
+		cpu := result.Policies[0].Spec.CPU
+		if string(cpu.Suppression) != test.suppression || cpu.Waterline != test.waterline {
 			t.Errorf("%s%s: suppression %q and waterline %q", test.spec, test.more, cpu.Suppression, cpu.Waterline)
 		}
 	}

@@ -29,9 +29,6 @@ func Crane(documents []Document, o Options) (*Result, error) {
 	c := &crane{
 		notes: notes{table: CraneKeys()}, actions: map[string]map[string]any{}, reserved: map[string]float64{},
 	}
-	if o.Koordinator {
-		return nil, errors.New("workloads of Crane do not know Koordinator's resource names: leave out the option")
-	}
 	for i := range documents {
 		c.read(&documents[i])
 	}
@@ -211,9 +208,8 @@ func (c *crane) policies() {
 // waterline with suppression Arithmetic, which keeps batch below it. A reservation limits only what is offered.
 func (c *crane) fill(s *v1alpha1.ColocationPolicySpec, of []*Document) {
 	used, cpu, memory := 100.0, 100-c.reserved["cpu"], 100-c.reserved["memory"]
-	s.CPU = &v1alpha1.CPUSpec{Method: "Predicted", Suppression: "OnHarm"}
-	s.Memory = &v1alpha1.MemorySpec{Method: "Predicted"}
-	on := true
+	s.CPU = &v1alpha1.CPUSpec{Method: v1alpha1.SellPredicted, Suppression: v1alpha1.SuppressOnHarm}
+	s.Memory = &v1alpha1.MemorySpec{Method: v1alpha1.SellPredicted}
 	for _, d := range of {
 		limit, _ := at(d.Object, "spec", "elasticCpuLimit", "elasticNodeCpuLimit").(map[string]any)
 		if n := value(limit, "percent", 0); n > 0 {
@@ -239,12 +235,12 @@ func (c *crane) fill(s *v1alpha1.ColocationPolicySpec, of []*Document) {
 				s.Protect.Eviction = &v1alpha1.EvictionSpec{}
 			}
 			if isOn(at(action, "throttle", "memoryThrottle", "forceGC")) {
-				s.Protect.Memory = &on
+				s.Protect.Memory = true
 			}
 		}
 	}
 	if used < 100 {
-		s.CPU.Suppression = "Arithmetic"
+		s.CPU.Suppression = v1alpha1.SuppressByArithmetic
 	}
 	if cpu = min(cpu, used); cpu < 100 {
 		s.CPU.Waterline = part(cpu, 1, 100)
@@ -296,7 +292,9 @@ func (c *crane) podRules() {
 			batch = appendNew(batch, v1alpha1.BatchPodsSpec{Selector: pods, NamespaceSelector: namespaces})
 		}
 		set := text(at(spec, "resourceQOS", "cpuQOS", "cpuSet", "cpuSet"))
-		mode := map[string]string{"none": "None", "share": "Share", "exclusive": "Exclusive"}[set]
+		mode := map[string]v1alpha1.CPUManagerMode{
+			"none": v1alpha1.CPUNone, "share": v1alpha1.CPUShare, "exclusive": v1alpha1.CPUExclusive,
+		}[set]
 		switch {
 		case mode != "" && others:
 			c.result.Needs = append(c.result.Needs, fmt.Sprintf("Annotate the pods that PodQOS %s selects "+
@@ -317,7 +315,7 @@ func (c *crane) podRules() {
 			p.Spec.Protect.Burst = &on
 		}
 		if memory {
-			p.Spec.Protect.Memory = &on
+			p.Spec.Protect.Memory = true
 		}
 		if i == len(c.result.Policies)-1 {
 			p.Spec.BatchPods = batch

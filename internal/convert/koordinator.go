@@ -232,8 +232,7 @@ func (k *koordinator) fill(s *v1alpha1.ColocationPolicySpec, c choice) {
 	}
 	for _, class := range []string{"lsrClass", "lsClass", "beClass"} {
 		if isOn(at(says[qos], class, "memoryQOS", "enable")) {
-			on := true
-			s.Protect.Memory = &on
+			s.Protect.Memory = true
 		}
 	}
 }
@@ -271,9 +270,9 @@ func (k *koordinator) sell(s *v1alpha1.ColocationPolicySpec, says map[string]map
 		s.Memory.Mid = part(value(c, "midMemoryThresholdPercent", 100), 0, 100)
 	}
 	t := says[threshold]
-	s.CPU.Suppression = "Arithmetic"
+	s.CPU.Suppression = v1alpha1.SuppressByArithmetic
 	if !isOn(t["enable"]) {
-		s.CPU.Suppression = "None"
+		s.CPU.Suppression = v1alpha1.SuppressByNone
 	}
 	if least := value(t, "cpuSuppressMinPercent", 0); least > 0 {
 		s.CPU.MinBatch = part(least, 0, 100)
@@ -281,21 +280,21 @@ func (k *koordinator) sell(s *v1alpha1.ColocationPolicySpec, says map[string]map
 	coreSched := text(at(says[qos], "policies", "cpuPolicy")) == "coreSched"
 	for _, class := range []string{"lsrClass", "lsClass", "beClass"} {
 		if isOn(at(says[qos], class, "cpuQOS", "enable")) && !coreSched {
-			s.CPU.BatchClass = "GroupIdentity"
+			s.CPU.BatchClass = v1alpha1.BatchByIdentity
 		}
 	}
 	be, _ := at(says[qos], "beClass", "cpuQOS").(map[string]any)
 	if isOn(be["enable"]) && coreSched && value(be, "schedIdle", 0) == 1 {
-		s.CPU.BatchClass = "Idle"
+		s.CPU.BatchClass = v1alpha1.BatchByIdle
 	}
 }
 
 // method returns the method of selling that comes near to a policy of calculation.
-func method(policy string) string {
+func method(policy string) v1alpha1.SellMethod {
 	if policy == "" || policy == "usage" {
-		return "Realtime"
+		return v1alpha1.SellRealtime
 	}
-	return "Predicted"
+	return v1alpha1.SellPredicted
 }
 
 // value returns a number of a tree, or another one if it is not there.

@@ -141,7 +141,7 @@ func KoordinatorKeys() []Key {
 
 		{profile, []string{"selector"}, Equal, "batchPods[].selector", "", selector},
 		{profile, []string{"namespaceSelector"}, Equal, "batchPods[].namespaceSelector", "", selector},
-		{profile, []string{"probability"}, Nearest, "batchPods[].percent",
+		{profile, []string{"probability"}, Nearest, "batchPods[].owners",
 			"It counts owners, such as Deployments, instead of drawing for each pod.", rule{"a percentage such as 30%", isPart}},
 		{profile, []string{"qosClass"}, Nearest, "batchPods, podDefaults, privileges",
 			"`BE` makes pods batch. `LSE` and `LSR` give their CPUs by `podDefaults`. `LS` is the default. `SYSTEM` is a " +

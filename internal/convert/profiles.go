@@ -56,15 +56,15 @@ func (k *koordinator) readProfiles() podRules {
 		case "BE":
 			rule := v1alpha1.BatchPodsSpec{Selector: pods, NamespaceSelector: namespaces}
 			if n, err := partOf(spec["probability"]); err == nil && n != 100 {
-				rule.Percent = &n
+				rule.Owners = fmt.Sprintf("%d%%", n)
 			}
 			if text(spec["priorityClassName"]) == "koord-mid" {
-				rule.Tier, k.mid = "Mid", true
+				rule.Tier, k.mid = v1alpha1.TierMid, true
 			}
 			rules.batch = appendNew(rules.batch, rule)
 			k.optIn(namespaces)
 		case "LSE", "LSR":
-			mode := map[string]string{"LSE": "Exclusive", "LSR": "Share"}[class]
+			mode := map[string]v1alpha1.CPUManagerMode{"LSE": v1alpha1.CPUExclusive, "LSR": v1alpha1.CPUShare}[class]
 			rules.defaults = appendNew(rules.defaults, v1alpha1.PodDefaultsSpec{
 				Selector: pods, NamespaceSelector: namespaces, CPUManager: mode,
 			})

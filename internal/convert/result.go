@@ -20,8 +20,6 @@ import (
 type Options struct {
 	// NodeLabel, KEY=VALUE, limits every policy to nodes with this label, for a canary. Empty: no limit.
 	NodeLabel string
-	// Koordinator sells under Koordinator's resource names.
-	Koordinator bool
 }
 
 // labelKey returns the key of the node label.
@@ -54,10 +52,7 @@ func (r *Result) finish(o Options) error {
 	for i := range r.Policies {
 		s := &r.Policies[i].Spec
 		if s.Mode == "" {
-			s.Mode = "Observe"
-		}
-		if o.Koordinator {
-			s.ResourceNames = "Koordinator"
+			s.Mode = v1alpha1.ModeObserve
 		}
 		if !isPair {
 			continue

@@ -41,14 +41,11 @@ func CPUShareSyncerKeys() []Key {
 // CPUShareSyncer converts cpu-share-syncer's DaemonSet and the kubelet's configuration. It checks the annotation of
 // pods and of workloads' templates. The error lists everything that cannot be used.
 func CPUShareSyncer(documents []Document, o Options) (*Result, error) {
-	if o.Koordinator {
-		return nil, errors.New("cpu-share-syncer sells nothing, so there are no resource names to choose")
-	}
 	n := notes{table: CPUShareSyncerKeys()}
 	most := int64(maxShares)
 	p := Policy{Name: "cpu-share-syncer"}
 	// It writes to the pods' own cgroups, with the quotas of all pods switched off.
-	p.Spec.Weight = v1alpha1.WeightSpec{Max: &most, Quota: "Unlimited"}
+	p.Spec.Weight = v1alpha1.WeightSpec{Max: &most, Quota: v1alpha1.QuotaUnlimited}
 	highest := int64(0)
 	for i := range documents {
 		d := &documents[i]

@@ -62,6 +62,8 @@ type Config struct {
 	Identity  string // unique to this replica
 	Log       *slog.Logger
 
+	Koordinator bool // slack is sold under Koordinator's resource names
+
 	NodeHealth nodehealth.Settings
 	Evict      evictbudget.Settings
 	Sweep      time.Duration // between two searches for slipped pods
@@ -81,7 +83,7 @@ type Manager struct {
 // New returns a manager.
 func New(cfg Config) *Manager {
 	return &Manager{
-		cfg: cfg, policies: fleet.NewPolicies(cfg.Log),
+		cfg: cfg, policies: fleet.NewPolicies(cfg.Log, cfg.Koordinator),
 		namespaces: table.New(func(obj any) map[string]string { return obj.(*corev1.Namespace).Labels }),
 	}
 }

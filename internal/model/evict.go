@@ -7,7 +7,6 @@ import "time"
 type Evictions struct {
 	Hot     Reason    // why nothing is sold although there may be an offer; zero: the node is not hot
 	Request *Eviction // the batch pod that should leave; nil: none
-	Frozen  Frozen    // the batch pod that is frozen until it leaves; zero: none
 	Last    Relief    // outcome of the last requested eviction; zero: none
 	// Batch pods that stall on their memory, ordered by UID.
 	Stalls []PodReason `json:",omitempty"`
@@ -42,12 +41,6 @@ type Eviction struct {
 	Name      string
 	Reason    Reason  // why this pod, and why now, with the numbers at the time of the choice
 	Withheld  *Reason `json:",omitempty"` // why the eviction is only reported; nil: it is requested
-}
-
-// Frozen is a batch pod whose cgroup is frozen.
-type Frozen struct {
-	UID    string // as in the pod's cgroup; "": no pod is frozen
-	Reason Reason // why this pod, and why now, with the numbers at the time of the choice
 }
 
 // Relief compares the memory that an eviction was expected to free with the memory that it freed, in bytes.

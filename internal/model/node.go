@@ -48,8 +48,10 @@ type Node struct {
 	// Result of the last one, if it ended since the previous round; nil: none.
 	Reclaimed *Reclaimed `json:",omitempty"`
 	Withdrawn bool       // the manager has withdrawn this node's offer
-	Load      *Load      // nil: nothing was measured yet
-	Stopping  bool       `json:",omitempty"` // the agent stops after this round, and nobody looks at waits then
+	// Koordinator is whether the cluster sells under Koordinator's resource names instead of ours.
+	Koordinator bool  `json:",omitempty"`
+	Load        *Load // nil: nothing was measured yet
+	Stopping    bool  `json:",omitempty"` // the agent stops after this round, and nobody looks at waits then
 	// Waits is how long online pods and the node's own services waited for CPUs, ordered by UID. Like Load, it is valid
 	// until the next observation.
 	Waits []PodWait `json:",omitempty"`

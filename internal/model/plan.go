@@ -24,12 +24,11 @@ const (
 	MemoryMin                  // bytes never reclaimed, up to the ancestors' memory.min: memory.min (v2)
 	MemoryLow                  // bytes reclaimed last, up to the ancestors' memory.low: memory.low (v2)
 	MemoryHigh                 // bytes above which it is slowed down and reclaimed, or Unlimited: memory.high (v2)
-	Freeze                     // 1: no task of the group or its descendants runs; else 0: cgroup.freeze (v2)
 )
 
 // Knobs lists all knobs.
 func Knobs() []Knob {
-	return []Knob{Shares, Quota, Cpuset, MemoryMax, Burst, Idle, Identity, MemoryMin, MemoryLow, MemoryHigh, Freeze}
+	return []Knob{Shares, Quota, Cpuset, MemoryMax, Burst, Idle, Identity, MemoryMin, MemoryLow, MemoryHigh}
 }
 
 // String returns the knob's name in plans, metrics and explanations, the same on both cgroup versions.
@@ -55,8 +54,6 @@ func (k Knob) String() string {
 		return "memory.low"
 	case MemoryHigh:
 		return "memory.high"
-	case Freeze:
-		return "cgroup.freeze"
 	}
 	return "unknown"
 }

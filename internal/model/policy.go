@@ -57,7 +57,6 @@ type Policy struct {
 	Memory      SellPolicy
 	Suppress    SuppressPolicy
 	Protect     ProtectPolicy
-	Koordinator bool // sell under Koordinator's resource names instead of ours
 	UseIsolated bool `json:",omitempty"` // isolated CPUs count like others, except for batch
 	Weight      WeightPolicy
 	Pods        []PodRule
@@ -89,8 +88,6 @@ type ProtectPolicy struct {
 	Interference bool // find the pod that makes an online pod wait, and throttle it if it is batch
 	// batch pods that may be evicted from the node in an hour; 0: no eviction is requested
 	EvictPerHour int64
-	// freeze the pod whose eviction is requested for memory, for moments; only with Memory and EvictPerHour
-	Freeze bool
 }
 
 // WeightPolicy limits and extends the weights of annotations.
@@ -102,7 +99,6 @@ type WeightPolicy struct {
 	Max                int64
 	Namespaces         []NamespaceMax // the first whose selector matches the namespace replaces Max
 	OverrideGuaranteed bool           // weights may take CPU that other pods request
-	PromoteBestEffort  bool           // raise the BestEffort class too, so that its pods' weights count on the node
 	Batch              BatchClass     // of batch pods without a weight of their own
 }
 

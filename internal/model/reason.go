@@ -33,7 +33,6 @@ const (
 	AncestorProtected Code = "AncestorProtected" // a parent group needs the protection that its pods use
 	MemoryLimited     Code = "MemoryLimited"     // the batch pod's memory may not grow: little is left for batch
 	MemoryReclaimed   Code = "MemoryReclaimed"   // page cache of the batch pod is reclaimed: little is left for batch
-	PodFrozen         Code = "PodFrozen"         // the batch pod is frozen until it is evicted: no memory is left
 	KubeletValue      Code = "KubeletValue"      // restored: the value that the kubelet computes from the pod's spec
 	RecordedValue     Code = "RecordedValue"     // restored: the newest value from another writer
 	LastKnown         Code = "LastKnown"         // pods or measurements are missing: the last decided value stays

@@ -57,7 +57,8 @@ type rows struct{ revision atomic.Uint64 }
 func (r *rows) read(o *v1alpha1.NodeReport) node {
 	s := &o.Status
 	n := node{
-		revision: r.revision.Add(1), policy: s.Policy, mode: s.Mode, selling: s.Selling, hot: s.Hot, harm: s.HarmSignal,
+		revision: r.revision.Add(1), policy: s.Policy, mode: string(s.Mode), selling: string(s.Selling), hot: s.Hot,
+		harm:   s.HarmSignal,
 		lost:   meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionWithdrawn),
 		cpu:    accountOf(s.CPU, milli),
 		memory: accountOf(s.Memory, mebi),

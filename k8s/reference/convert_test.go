@@ -51,7 +51,7 @@ func TestConvertedAdmission(t *testing.T) {
 		}
 		sources = append(sources, admit.Source{Policy: policy, Pods: kube.BatchRules(&p)})
 	}
-	rules := admit.Compile(sources)
+	rules := admit.Compile(sources, false)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: "search", Labels: map[string]string{"waterline.io/colocation": "enabled"},
 	}}

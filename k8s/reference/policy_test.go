@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -104,7 +105,7 @@ var choices = map[string][]any{
 	"mode":            {"Observe", "Enforce", "Disabled", "enforce"},
 	"priority":        {int64(0), int64(-7), int64(2147483647), int64(2147483648)},
 	"nodeSelector":    selectors,
-	"rollout.percent": {int64(0), int64(25), int64(100), int64(101), int64(-1)},
+	"rollout.nodes":   percentages,
 	"windows[].name":  {"a", "b", "night-1", "Night", "-"},
 	"windows[].start": {"00:00", "08:09", "23:59", "22:00", "24:00", "7:00", "07:60"},
 	"windows[].end":   {"00:00", "09:00", "06:30", "9", "10:00:00"},
@@ -133,20 +134,17 @@ var choices = map[string][]any{
 	"protect.interference":                   {true, false},
 	"protect.eviction":                       {map[string]any{}},
 	"protect.eviction.perNodePerHour":        {int64(0), int64(600), int64(601), int64(-1)},
-	"protect.eviction.freeze":                {true, false},
-	"resourceNames":                          {"Waterline", "Koordinator", "koordinator"},
 	"weight.scope":                           {"Node", "Class", "pod"},
 	"weight.quota":                           {"Kubelet", "Unlimited", "none"},
 	"weight.max":                             shares,
 	"weight.namespaces[].selector":           selectors,
 	"weight.namespaces[].max":                shares,
 	"weight.overrideGuaranteed":              {true, false},
-	"weight.bestEffort":                      {"Class", "Promote", "both"},
 	"podDefaults[].selector":                 selectors,
 	"podDefaults[].namespaceSelector":        selectors,
 	"batchPods[].selector":                   selectors,
 	"batchPods[].namespaceSelector":          selectors,
-	"batchPods[].percent":                    {int64(0), int64(100), int64(101), int64(-1)},
+	"batchPods[].owners":                     percentages,
 	"batchPods[].tier":                       {"Batch", "Mid", "batch"},
 	"cpu.minBatch":                           percentages,
 	"podDefaults[].cpuShare":                 shares,
@@ -241,7 +239,8 @@ func random(r *rand.Rand, path string) any {
 }
 
 // TestPolicyRules compares what the API server refuses with what the agent refuses, of documents that are the same:
-// what passes one must pass the other, or policies stand in the cluster that no agent follows.
+// what passes one must pass the other, or policies stand in the cluster that no agent follows. The defaults that the
+// API server fills in are those of the agent, which reads files too.
 func TestPolicyRules(t *testing.T) {
 	c := readCRD(t, "../../deploy/chart/crds/waterline.io_colocationpolicies.yaml")
 	r := rand.New(rand.NewPCG(7, 8))
@@ -257,12 +256,20 @@ func TestPolicyRules(t *testing.T) {
 			t.Fatal(err)
 		}
 		server := c.refuses(t, object)
-		_, agent := kube.ParsePolicy(document)
+		policy, agent := kube.ParsePolicy(document)
 		if (len(server) > 0) != (agent != nil) && !lenient(object["spec"]) {
 			t.Errorf("%s\nthe API server: %v\nthe agent: %v", document, server.ToAggregate(), agent)
 		}
-		if len(server) == 0 {
-			taken++
+		if len(server) > 0 || agent != nil {
+			continue
+		}
+		taken++
+		defaulting.Default(object, c.schema)
+		if document, err = json.Marshal(object); err != nil {
+			t.Fatal(err)
+		}
+		if defaulted, err := kube.ParsePolicy(document); err != nil || !reflect.DeepEqual(policy, defaulted) {
+			t.Fatalf("%s\nis %+v with the defaults of the API server, and %+v without: %v", document, defaulted, policy, err)
 		}
 	}
 	if t.Logf("%d of %d documents were taken", taken, documents); taken < documents/10 || taken > documents*9/10 {
@@ -302,12 +309,11 @@ func TestPolicyMessages(t *testing.T) {
 		`{"cpu":{"waterline":"65"}}`: `spec.cpu.waterline: Invalid value: "65": write a percentage from 1% to 100%`,
 		`{"memory":{"method":"Static"}}`: "spec.memory: Invalid value: write ratio with method Static, and " +
 			"only there",
-		`{"mode":"all"}`: `spec.mode: Unsupported value: "all": supported values: "Observe", "Enforce", "Disabled"`,
-		`{"mode":false}`: "spec.mode in body must be of type string",
-		`{"rollout":{}}`: "spec.rollout.percent: Required value",
-		`{"protect":{"eviction":{"freeze":true}}}`: "spec.protect: Invalid value: eviction.freeze needs memory: true",
-		`{"podDefaults":[{"cpuShare":5}]}`:         "spec.podDefaults[0].selector: Required value",
-		`{"podDefaults":[{"selector":{}}]}`:        "write cpuShare or cpuManager",
+		`{"mode":"all"}`:                    `spec.mode: Unsupported value: "all": supported values: "Observe", "Enforce", "Disabled"`,
+		`{"mode":false}`:                    "spec.mode in body must be of type string",
+		`{"rollout":{}}`:                    "spec.rollout.nodes: Required value",
+		`{"podDefaults":[{"cpuShare":5}]}`:  "spec.podDefaults[0].selector: Required value",
+		`{"podDefaults":[{"selector":{}}]}`: "write cpuShare or cpuManager",
 		`{"nodeSelector":{"matchLabels":{"a b":""}}}`: "spec.nodeSelector.matchLabels: Invalid value: write names of " +
 			"labels, such as pool or example.com/pool",
 		window("timeZone", "Europe/Nowhere"): "unknown time zone Europe/Nowhere evaluating rule: write the name " +

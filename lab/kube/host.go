@@ -95,7 +95,7 @@ func (h *Host) Describe() string { return DescribeNode(h.node) }
 // Govern makes the node's agent follow a policy, the text of a ColocationPolicy, and returns once it does. "" stands
 // for a policy that is disabled. The policy has precedence over all others, on this node only.
 func (h *Host) Govern(ctx context.Context, text string) error {
-	policy := v1alpha1.ColocationPolicy{Spec: v1alpha1.ColocationPolicySpec{Mode: string(model.ModeDisabled)}}
+	policy := v1alpha1.ColocationPolicy{Spec: v1alpha1.ColocationPolicySpec{Mode: v1alpha1.ModeDisabled}}
 	if text != "" {
 		if err := yaml.UnmarshalStrict([]byte(text), &policy); err != nil {
 			return fmt.Errorf("reading the policy: %w", err)

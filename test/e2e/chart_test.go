@@ -28,7 +28,7 @@ func TestAPIChart(t *testing.T) {
 		{"--set", "profile=cpu-share-syncer"},
 		{"--set", "profile=weights"},
 		{"--set", "profile=cpusets,policy.priority=7"},
-		{"--set", "profile=sell,policy.cpu.waterline=50%,policy.rollout.percent=10"},
+		{"--set", "profile=sell,policy.cpu.waterline=50%,policy.rollout.nodes=10%"},
 		{"--set", "profile=yarn,manager.pools.namespaces={default}"},
 		{"--set-json", `manager.pools={"namespaces":["default"],"allow":{"default":{"addresses":["rm1.example","[::1]:8088"],` +
 			`"excludeFiles":["a.xml"]}}}`},
@@ -46,6 +46,7 @@ func TestAPIChart(t *testing.T) {
 			"--set", "uninstall.ignoreNodes={a.example,b}"},
 		{"--set", "manager.webhook.enabled=false"},
 		{"--set", "manager.webhook.koordinatorLabels=false"},
+		{"--set", "resourceNames=Koordinator"},
 		{"--set", "dashboard.enabled=true"},
 		{"--set", "dashboard.enabled=true,manager.webhook.enabled=false"},
 		{"--set", "manager.enabled=false,priorityClasses=false"},

@@ -48,7 +48,7 @@ func podSpec(t *testing.T, document string) corev1.PodSpec {
 // TestAPIChartCanary checks that the policy of the canaries lacks what counts for the whole cluster.
 func TestAPIChartCanary(t *testing.T) {
 	policies := map[string]v1alpha1.ColocationPolicySpec{}
-	for _, document := range rendered(t, "ColocationPolicy", "--set", "profile=sell,policy.rollout.percent=10",
+	for _, document := range rendered(t, "ColocationPolicy", "--set", "profile=sell,policy.rollout.nodes=10%",
 		"--set-json", `policy.batchPods=[{"selector":{}}]`,
 		"--set-json", `policy.podDefaults=[{"selector":{},"cpuShare":2048}]`) {
 		var p v1alpha1.ColocationPolicy

@@ -15,7 +15,7 @@ import (
 const allOn = `policy={"mode": "Enforce", "priority": -1000, ` + allowAll + `,
 	"cpu": {"method": "Static", "ratio": "50%", "suppression": "Arithmetic", "batchClass": "Idle"},
 	"memory": {"method": "Static", "ratio": "30%"},
-	"protect": {"burst": true, "memory": true, "interference": true, "eviction": {"freeze": true}}}`
+	"protect": {"burst": true, "memory": true, "interference": true, "eviction": {}}}`
 
 // future is the file that the next version of the agent owns in the cgroup of a pod (test/bed/cmd/next).
 func (n *node) future(dir string) string {

@@ -18,7 +18,7 @@ import (
 // also when it starts again, and that the agent limits at once what started without it. A JVM sizes itself by them.
 func TestNodeFirstLimits(t *testing.T) {
 	n := seller(t)
-	n.policy(selling("Enforce", "Static", false))
+	n.policy(selling("Enforce", "Static"))
 	n.sold(false, "the node has an offer", func(free int64) bool { return free >= 1000 })
 	n.sub("Kinds", (*node).testKinds)
 	if *on != "vm" { // whose root file system has no Java

@@ -186,7 +186,8 @@ spec:
 		t.Helper()
 		eventually(t, fmt.Sprintf("the policy selects %d nodes", want), func() (bool, string) {
 			p := object[v1alpha1.ColocationPolicy](t, "colocationpolicy", "cpu-share-syncer")
-			return p.Spec.Mode == mode && p.Status.Nodes.Selected == want, fmt.Sprintf("%s %+v", p.Spec.Mode, p.Status.Nodes)
+			return string(p.Spec.Mode) == mode && p.Status.Nodes.Selected == want,
+				fmt.Sprintf("%s %+v", p.Spec.Mode, p.Status.Nodes)
 		})
 	}
 	apply(t, canary)

@@ -157,7 +157,7 @@ func TestNodeCoexist(t *testing.T) {
 		t.Helper()
 		eventually(t, fmt.Sprintf("the node reports mode %s", mode), func() (bool, string) {
 			r := object[v1alpha1.NodeReport](t, "nodereport", n.name).Status
-			return r.Mode == string(mode), fmt.Sprintf("%+v", r)
+			return string(r.Mode) == string(mode), fmt.Sprintf("%+v", r)
 		})
 	}
 	reports(model.ModeObserve)
@@ -167,7 +167,7 @@ func TestNodeCoexist(t *testing.T) {
 		t.Errorf("observing, %d files had foreign values", writes)
 	}
 
-	n.policy(strings.Replace(selling("Enforce", "Static", false), "{",
+	n.policy(strings.Replace(selling("Enforce", "Static"), "{",
 		`{"nodeSelector": {"matchLabels": {"canary": "true"}}, `, 1))
 	t.Cleanup(n.dropPolicy)
 	unchanged("enforcing elsewhere", "8k")

@@ -13,7 +13,7 @@ import (
 // outside of the pod's group. The node's report, the account and the doctor name it, and nothing can be sold, until the
 // pod is gone.
 func (n *node) testDriver() {
-	n.policy(selling("Enforce", "Static", false))
+	n.policy(selling("Enforce", "Static"))
 	defer n.dropPolicy()
 	doctor := func() string {
 		out, _ := program("waterline", "doctor", "cluster", "--kubeconfig", bed.Kubeconfig())

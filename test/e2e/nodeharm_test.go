@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"fmt"
+	"path"
 	"strings"
 	"testing"
 	"time"
@@ -10,13 +11,12 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestNodeHarm lets a batch pod fill a real node beside an online pod that hardly waits, and then gives the batch pod a
-// weight with which the online pod waits. The chart has its defaults: the agent finds the tasks of pods in containers
-// through the host's procfs.
+// TestNodeHarm lets a batch pod fill a real node beside an online pod that hardly waits, and then gives the class of
+// the batch pod a weight with which the online pod waits, as another program might: no pod can request that. The chart
+// has its defaults: the agent finds the tasks of pods in containers through the host's procfs.
 func TestNodeHarm(t *testing.T) {
 	oneNode(t, "level 3 pushes batch back on cgroup v2")
-	n := install(t, "--set-json", `policy={"mode": "Enforce", "priority": -1000, "cpu": {}, `+
-		`"weight": {"max": 262144, "bestEffort": "Promote"}}`)
+	n := install(t, "--set-json", `policy={"mode": "Enforce", "priority": -1000, "cpu": {}}`)
 	const burn = "for i in 1 2 3 4 5 6 7 8; do sh -c 'while :; do :; done' & done; wait"
 	n.loaded("online", "", "while :; do :; done", "requests: {cpu: 200m}")
 	n.loaded("batch", "BE", burn, "")
@@ -39,8 +39,15 @@ func TestNodeHarm(t *testing.T) {
 		return q == model.Unlimited && signal == string(model.HarmByDelay), fmt.Sprintf("%d, %q", q, signal)
 	})
 	began := time.Now()
-	kubectl(t, "annotate", "pod", "batch", v1alpha1.AnnotationCPUShare+"=262144")
+	class := path.Dir(job)
+	weigh := func(shares int64) {
+		if err := n.writeFile(n.path(class, model.Shares), []byte(n.text(model.Shares, shares))); err != nil {
+			t.Error(err)
+		}
+	}
+	defer weigh(model.MinShares)
 	eventually(t, "the online pod waits, and batch is limited", func() (bool, string) {
+		weigh(2048) // each time: once a minute, the kubelet writes its own value
 		q := quota()
 		return q != model.Unlimited, fmt.Sprint(q)
 	})
@@ -50,7 +57,7 @@ func TestNodeHarm(t *testing.T) {
 		t.Errorf("explain: %v:\n%s", err, out)
 	}
 	limited := quota()
-	kubectl(t, "annotate", "pod", "batch", v1alpha1.AnnotationCPUShare+"-")
+	weigh(model.MinShares)
 	eventually(t, "the online pod waits no more, and batch is not limited", func() (bool, string) {
 		q := quota()
 		return q == model.Unlimited || q > 2*limited, fmt.Sprintf("%d, was %d", q, limited)

@@ -18,7 +18,7 @@ import (
 func TestNodeScheduler(t *testing.T) {
 	oneNode(t, "the scheduler sees an agent only by its report")
 	n := install(t, "--set", "scheduler.enabled=true,scheduler.replicas=1,scheduler.image.repository=waterline/scheduler")
-	n.policy(selling("Enforce", "Static", false)) // independent of other load on this machine
+	n.policy(selling("Enforce", "Static")) // independent of other load on this machine
 	t.Cleanup(n.dropPolicy)
 	kubectl(t, "rollout", "status", "deployment/waterline-scheduler", "-n", v1alpha1.Namespace, ready)
 	n.sold(false, "the node sells", func(is int64) bool { return is > 0 })

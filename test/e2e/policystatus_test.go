@@ -70,7 +70,7 @@ spec: {mode: Enforce, priority: 10, nodeSelector: {matchLabels: {pool: web}}, cp
 	m.kubelet(true, "m0")
 	says("web", "2 selected, 2 governed, 2 enforcing, 1 offering", "True AllNodesFollow", "")
 
-	kubectl(t, "patch", "colocationpolicy", "web", "--type=merge", "-p", `{"spec":{"rollout":{"percent":0}}}`)
+	kubectl(t, "patch", "colocationpolicy", "web", "--type=merge", "-p", `{"spec":{"rollout":{"nodes":"0%"}}}`)
 	says("web", "2 selected, 0 governed, 0 enforcing, 0 offering", "True AllNodesFollow", "False NoOverlap")
 	says("default", "4 selected, 3 governed", "False NodesBehind 3 of 3", "False NoOverlap")
 	shows(t, "explain policy web", "2      no        PolicyNotRolledOut  m0 (percent=0% from=")
@@ -100,11 +100,11 @@ func shows(t testing.TB, command string, texts ...string) {
 func TestAPIPolicyRules(t *testing.T) {
 	for spec, want := range map[string]string{
 		"{batchPods: [{selector: {}}]}":                                           "",
-		"{batchPods: [{selector: {matchLabels: {app: a}}, percent: 0}]}":          "",
-		"{batchPods: [{selector: {}, percent: 100, tier: Mid}]}":                  "",
-		"{batchPods: [{percent: 5}]}":                                             "spec.batchPods[0].selector: Required",
-		"{batchPods: [{selector: {}, percent: 101}]}":                             "should be less than or equal to 100",
-		"{batchPods: [{selector: {}, percent: -1}]}":                              "should be greater than or equal to 0",
+		"{batchPods: [{selector: {matchLabels: {app: a}}, owners: 0%}]}":          "",
+		"{batchPods: [{selector: {}, owners: 100%, tier: Mid}]}":                  "",
+		"{batchPods: [{owners: 5%}]}":                                             "spec.batchPods[0].selector: Required",
+		"{batchPods: [{selector: {}, owners: 101%}]}":                             "write a whole percentage",
+		"{batchPods: [{selector: {}, owners: 5}]}":                                "must be of type string",
 		"{batchPods: [{selector: {}, tier: prod}]}":                               `supported values: "Batch", "Mid"`,
 		"{batchPods: [{selector: {matchLabels: {a b: c}}}]}":                      "write names of labels",
 		"{batchPods: [{selector: {matchExpressions: [{key: a, operator: In}]}}]}": "In and NotIn need values",

@@ -11,7 +11,7 @@ import (
 
 // showPolicies prints what a test of profiles compares.
 const showPolicies = `kubectl get colocationpolicies -o jsonpath='{range .items[*]}{.metadata.name} {.spec.mode} ` +
-	`{.spec.priority} {.spec.nodeSelector.matchLabels} {.spec.rollout.percent}{"\n"}{end}'`
+	`{.spec.priority} {.spec.nodeSelector.matchLabels} {.spec.rollout.nodes}{"\n"}{end}'`
 
 // TestAPIProfiles runs the commands by which pages install, widen and take back profiles, as they are written.
 func TestAPIProfiles(t *testing.T) {
@@ -67,7 +67,7 @@ func TestAPIProfileNotes(t *testing.T) {
 	for profile, word := range map[string]string{"": share, "weights": share, "cpu-share-syncer": share,
 		"cpusets": "waterline.io/cpu-manager=exclusive", "sell": "waterline.io/qos: BE", "yarn": "waterline.io/qos: BE"} {
 		text := notes("--set", "profile="+profile)
-		want := []string{word, "kubectl get nodereports", "--set policy.mode=Enforce,policy.rollout.percent=10"}
+		want := []string{word, "kubectl get nodereports", "--set policy.mode=Enforce,policy.rollout.nodes=10%"}
 		if canary := "kubectl label node NODE waterline.io/canary=true"; profile != "" {
 			want = append(want, canary)
 		} else if strings.Contains(text, canary) {
@@ -76,7 +76,7 @@ func TestAPIProfileNotes(t *testing.T) {
 		if i := slices.IndexFunc(want, func(w string) bool { return !strings.Contains(text, w) }); i >= 0 {
 			t.Errorf("the notes of profile %q lack %q:\n%s", profile, want[i], text)
 		}
-		if on := notes("--set", "policy.mode=Enforce,profile="+profile); strings.Contains(on, "rollout.percent") {
+		if on := notes("--set", "policy.mode=Enforce,profile="+profile); strings.Contains(on, "rollout.nodes") {
 			t.Errorf("with profile %q enforced, the notes still say how:\n%s", profile, on)
 		}
 	}

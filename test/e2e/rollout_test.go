@@ -209,12 +209,12 @@ func TestAPIRollout(t *testing.T) {
 			want[fmt.Sprintf("r%d", i)] = s
 		}
 	}
-	r.write(name, "mode: Enforce, rollout: {percent: 0}")
+	r.write(name, "mode: Enforce, rollout: {nodes: 0%}")
 	r.write("pool-b", "mode: Enforce, priority: 5, nodeSelector: {matchLabels: {pool: b}}")
 	all(0, state{weighs: true}.by("pool-b"))
 	all(inB, clean)
 	r.follows("at 0 %", want)
-	r.write(name, "mode: Enforce, rollout: {percent: 25}")
+	r.write(name, "mode: Enforce, rollout: {nodes: 25%}")
 	all(0, sold.by("pool-b"))
 	all(inB, clean)
 	for _, node := range early {
@@ -223,7 +223,7 @@ func TestAPIRollout(t *testing.T) {
 	r.follows("at 25 %", want)
 
 	changes := r.admin.record(t, "/api/v1/nodes")
-	r.write(name, "mode: Enforce, rollout: {percent: 100}")
+	r.write(name, "mode: Enforce, rollout: {nodes: 100%}")
 	all(inB, state{weighs: true}.by(name))
 	if soak {
 		all(inB, sold.by(name))

@@ -56,7 +56,7 @@ func seller(t *testing.T) *node {
 	}
 	n := install(t, values...)
 	kubectl(t, "rollout", "status", "deployment/waterline-manager", "-n", "waterline-system", ready)
-	n.policy(selling("Enforce", "Static", false))
+	n.policy(selling("Enforce", "Static"))
 	t.Cleanup(n.dropPolicy)
 	return n
 }
@@ -64,15 +64,15 @@ func seller(t *testing.T) *node {
 // testFirstOffer checks that a node that has not sold since mode Disabled offers all that method Static sells at once:
 // 100 % of its CPUs. An offer that grows begins with a tenth of them.
 func (n *node) testFirstOffer() {
-	n.policy(selling("Disabled", "Static", false))
+	n.policy(selling("Disabled", "Static"))
 	eventually(n.t, "the node reports mode Disabled", func() (bool, string) {
 		mode := object[v1alpha1.NodeReport](n.t, "nodereport", n.name).Status.Mode
-		return mode == string(model.ModeDisabled), mode
+		return mode == v1alpha1.ModeDisabled, string(mode)
 	})
 	n.sold(false, "the node sells nothing", func(cpu int64) bool { return cpu == 0 })
 	admin := newUser(n.t, bed.Kubeconfig())
 	onNode, reported := admin.record(n.t, "/api/v1/nodes"), admin.record(n.t, strings.TrimSuffix(reports, "/"))
-	n.policy(selling("Enforce", "Static", false))
+	n.policy(selling("Enforce", "Static"))
 	n.sold(false, "the node makes an offer", func(cpu int64) bool { return cpu > 0 })
 	capacity := int64(0)
 	eventually(n.t, "the node reports its offer", func() (bool, string) {
@@ -112,6 +112,7 @@ func (n *node) testFirstOffer() {
 
 // testSold walks one batch pod through all changes of an offer. Function fall makes the offer fall to the bound amount.
 func (n *node) testSold(koordinator bool, fall func(n *node, koordinator bool, bound int64)) {
+	n.names(koordinator)
 	name, cpu := n.buy(koordinator)
 	lives := n.living(name)
 
@@ -133,7 +134,7 @@ func (n *node) testSold(koordinator bool, fall func(n *node, koordinator bool, b
 	if koordinator {
 		left = cpu // with these names, a restarting kubelet fails pods that request more than the Node has
 	}
-	n.policy(selling("Disabled", "Realtime", koordinator))
+	n.policy(selling("Disabled", "Realtime"))
 	n.sold(koordinator, "the offer is withdrawn", func(sold int64) bool { return sold == left })
 	n.mustRestart("kubelet")
 	n.ready()
@@ -145,7 +146,7 @@ func (n *node) testSold(koordinator bool, fall func(n *node, koordinator bool, b
 	eventually(n.t, "the node reports mode Disabled", func() (bool, string) {
 		report := object[v1alpha1.NodeReport](n.t, "nodereport", n.name)
 		owners := report.OwnerReferences
-		return report.Status.Mode == string(model.ModeDisabled) && len(owners) == 1 && owners[0].Name == n.name,
+		return report.Status.Mode == v1alpha1.ModeDisabled && len(owners) == 1 && owners[0].Name == n.name,
 			fmt.Sprintf("%+v", report)
 	})
 }
@@ -154,7 +155,7 @@ func (n *node) testSold(koordinator bool, fall func(n *node, koordinator bool, b
 func (n *node) buy(koordinator bool) (name string, cpu int64) {
 	n.t.Helper()
 	name, cpu = "batch", 100
-	n.policy(selling("Enforce", "Static", koordinator)) // independent of other load on this machine
+	n.policy(selling("Enforce", "Static")) // independent of other load on this machine
 	n.sold(koordinator, "the node has an offer", func(free int64) bool { return free >= 2*cpu })
 	n.sold(!koordinator, "the other names are gone", func(free int64) bool { return free == 0 })
 	apply(n.t, n.batch(name, koordinator, cpu, 64<<20))
@@ -168,7 +169,7 @@ func (n *node) buy(koordinator bool) (name string, cpu int64) {
 
 // fall makes the offer fall to the bound amount, by an online pod that uses all CPUs.
 func (n *node) fall(koordinator bool, bound int64) {
-	n.policy(selling("Enforce", "Realtime", koordinator))
+	n.policy(selling("Enforce", "Realtime"))
 	n.run("online", "", "requests: {cpu: 50m}", true)
 	started := time.Now()
 	n.sold(koordinator, "only the bound amount", func(sold int64) bool { return sold == bound })
@@ -177,22 +178,27 @@ func (n *node) fall(koordinator bool, bound int64) {
 
 // selling returns the spec of a policy that sells CPU by a method. It does not suppress batch, so that a pod has what
 // it requested, independent of other load on the machine.
-func selling(mode, method string, koordinator bool) string {
+func selling(mode, method string) string {
 	ratio := ""
 	if method == "Static" {
 		ratio = `, "ratio": "100%"`
 	}
 	return fmt.Sprintf(`{"mode": %q, "cpu": {"method": %q, "waterline": "100%%", "suppression": "None"%s}, `+
-		`"memory": {"method": "Realtime", "waterline": "90%%"}, "resourceNames": %q}`,
-		mode, method, ratio, resourceNames(koordinator))
+		`"memory": {"method": "Realtime", "waterline": "90%%"}}`, mode, method, ratio)
 }
 
-// resourceNames returns the value of the policy's field resourceNames.
-func resourceNames(koordinator bool) string {
+// names has agent and manager sell under Koordinator's names, or under ours. They restart if that is a change.
+func (n *node) names(koordinator bool) {
+	n.t.Helper()
+	names := "Waterline"
 	if koordinator {
-		return "Koordinator"
+		names = "Koordinator"
 	}
-	return "Waterline"
+	helm(n.t, "upgrade", "waterline", "../../deploy/chart", "--namespace", "waterline-system", "--reuse-values",
+		"--set", "resourceNames="+names)
+	for _, what := range []string{"daemonset/waterline-agent", "deployment/waterline-manager"} {
+		kubectl(n.t, "rollout", "status", what, "-n", "waterline-system", ready)
+	}
 }
 
 // policy writes the spec of a policy that governs the node, and that allows every pod what it requests. It stays when a

@@ -66,7 +66,7 @@ func (n *node) testWindows() {
 	now := time.Now().UTC()
 	window := fmt.Sprintf(`{"windows": [{"name": "now", "start": %q, "end": %q, "timeZone": "UTC"}], `,
 		now.Add(-30*time.Minute).Format("15:04"), now.Add(30*time.Minute).Format("15:04"))
-	n.policy(strings.Replace(selling("Enforce", "Static", false), "{", window, 1))
+	n.policy(strings.Replace(selling("Enforce", "Static"), "{", window, 1))
 	selling := func(state model.SellState) {
 		n.t.Helper()
 		started := time.Now()

@@ -214,7 +214,7 @@ func (n *node) testNodeAnew(bound int64, lives func(string)) {
 func (n *node) fallAway(koordinator bool, bound int64) {
 	// Other load on this machine must not matter, because the offer would be gone before.
 	n.quiet()
-	n.policy(strings.ReplaceAll(selling("Enforce", "Realtime", koordinator), `"waterline": "100%"`, `"waterline": "30%"`))
+	n.policy(strings.ReplaceAll(selling("Enforce", "Realtime"), `"waterline": "100%"`, `"waterline": "30%"`))
 	apply(n.t, strings.Replace(n.manifest("online", `waterline.io/cpu-share: "2048"`, "requests: {cpu: 50m}", true),
 		"n=$(nproc);", "trap go=1 USR1; until [ $go ]; do sleep 0.2; done; n=$(nproc);", 1))
 	kubectl(n.t, "wait", "--for=condition=Ready", "pod/online", ready)

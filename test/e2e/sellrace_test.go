@@ -21,14 +21,18 @@ import (
 // objects give the order of events at the API server, independent of clocks.
 func (n *node) testRace() {
 	const cpu, memory = 4, 16 << 20
+	const whole = 200 // more than all pods request, and less than the offer
 	pods, falls := 16, 3
 	if soak {
 		pods, falls = 40, 12
 	}
-	// When the policy changes the names, the offer under the old names falls to the bound amount, and returns at once when
-	// they change back. A shrinking room would have the same effect, but take minutes to grow again.
-	n.policy(selling("Enforce", "Static", true))
-	n.sold(true, "the node has an offer", func(is int64) bool { return is >= int64(2*pods*cpu) || is >= 200 })
+	// When the Node is paused, the offer under Koordinator's names falls to the bound amount, and it returns at once
+	// afterwards. A shrinking room would have the same effect, but take minutes to grow again.
+	n.names(true)
+	n.policy(selling("Enforce", "Static"))
+	n.sold(true, "the node has an offer", func(is int64) bool { return is >= whole })
+	pause := func(how string) { kubectl(n.t, "annotate", "node", n.name, v1alpha1.AnnotationPause+how) }
+	defer pause("-")
 
 	var log raceLog
 	ctx, stop := context.WithCancel(n.t.Context())
@@ -38,8 +42,6 @@ func (n *node) testRace() {
 	watchers.Go(func() { watch(ctx, &log, log.node, "node", n.name) })
 	eventually(n.t, "the watches", func() (bool, string) { is := log.stands(); return is > 0, fmt.Sprint(is) })
 
-	// A pod that comes while its names are not sold keeps its requests, and the webhook gives it the class of batch:
-	// otherwise it would preempt the others.
 	var manifest strings.Builder
 	for i := range pods {
 		one := n.batch(fmt.Sprintf("race%d", i), true, cpu, memory)
@@ -60,10 +62,10 @@ func (n *node) testRace() {
 			bound := log.bound()
 			return bound > i*pods/(falls+1), fmt.Sprint(bound)
 		})
-		n.rename(false)
-		n.sold(false, "the offer fell", func(is int64) bool { return is > 0 })
-		n.rename(true)
-		n.sold(false, "the offer is back", func(is int64) bool { return is == 0 })
+		pause("=true")
+		n.sold(true, "the offer fell", func(is int64) bool { return is < whole })
+		pause("-")
+		n.sold(true, "the offer is back", func(is int64) bool { return is >= whole })
 	}
 	if err := stream.Wait(); err != nil {
 		n.t.Fatalf("creating pods: %v: %s", err, &complaints)
@@ -111,13 +113,6 @@ func whyRefused(p *corev1.Pod) string {
 		return "OutOf" + v1alpha1.ResourceKoordinatorBatchCPU
 	}
 	return fmt.Sprintf("%s %s %+v", p.Status.Reason, p.Status.Message, p.Status.ContainerStatuses)
-}
-
-// rename makes the policy sell under the other names.
-func (n *node) rename(koordinator bool) {
-	n.t.Helper()
-	kubectl(n.t, "patch", "colocationpolicy", "test", "--type=merge", "-p",
-		fmt.Sprintf(`{"spec":{"resourceNames":%q}}`, resourceNames(koordinator)))
 }
 
 // raceLog is the events of pods and of the Node, by revisions of the API server.

@@ -57,19 +57,19 @@ spec:
 func TestAPISpark(t *testing.T) {
 	const half = `"method":"Static","waterline":"100%","ratio":"50%"`
 	m := newManaged(t, "--set-json",
-		`policy={"mode":"Enforce","priority":-1000,"cpu":{`+half+`,"suppression":"None"},`+
-			`"memory":{`+half+`},"resourceNames":"Koordinator"}`)
+		`policy={"mode":"Enforce","priority":-1000,"cpu":{`+half+`,"suppression":"None"},"memory":{`+half+`}}`,
+		"--set", "resourceNames=Koordinator")
 	apply(t, `{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: koord-batch}, value: 5000}`)
 	m.machine("spark", "")
 	t.Cleanup(func() { kubectl(t, "delete", "nodereport", "spark", "--ignore-not-found") })
 	f := fakeAt(t, "spark")
-	f.serves = []string{"--listen=", "--local=127.0.0.1:19465"}
+	f.serves = []string{"--listen=", "--local=127.0.0.1:19465", "--koordinator-names"}
 	// The offer exists already: an agent would wait 45 seconds before it sells.
 	const has = `{"pods":"110","memory":"8Gi","kubernetes.io/batch-cpu":"2000","kubernetes.io/batch-memory":"2Gi"}`
 	m.patch(nodes+"spark/status",
 		`{"status":{"allocatable":`+has+`,"capacity":`+has+`,"conditions":[{"type":"Ready","status":"True",`+
 			`"reason":"Test"}]}}`)
-	m.manager()
+	m.manager("--koordinator-names")
 	m.answering()
 
 	m.namespace("spark", "", "")

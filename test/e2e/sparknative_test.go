@@ -45,7 +45,7 @@ func sparkNative(t *testing.T) *hadoop.SparkTasks {
 		t.Fatal(err)
 	}
 	n := install(t, "--set", "manager.enabled=true,manager.extraArgs={--back-after=5s}")
-	n.policy(strings.Replace(selling("Enforce", "Static", false), `"ratio": "100%"`, `"ratio": "1000%"`, 1))
+	n.policy(strings.Replace(selling("Enforce", "Static"), `"ratio": "100%"`, `"ratio": "1000%"`, 1))
 	t.Cleanup(n.dropPolicy)
 	kubectl(t, "rollout", "status", "deployment/waterline-manager", "-n", "waterline-system", ready)
 	n.sold(false, "the node offers CPU", func(cpu int64) bool { return cpu >= 3*executorCPU })

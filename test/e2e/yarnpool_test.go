@@ -49,7 +49,7 @@ spec: {accessModes: [ReadWriteMany], storageClassName: "", volumeName: exclude, 
 		"--set", "manager.pools.excludeVolume.persistentVolumeClaim.claimName=exclude")
 	p := &night{node: n, t: t}
 	// An offer grows by a tenth of what could be sold at once, and then not for a minute. The tests need one such step.
-	n.policy(strings.Replace(selling("Enforce", "Static", false), `"ratio": "100%"`, `"ratio": "1000%"`, 1))
+	n.policy(strings.Replace(selling("Enforce", "Static"), `"ratio": "100%"`, `"ratio": "1000%"`, 1))
 	t.Cleanup(n.dropPolicy)
 	p.yarnPods = newYARN(t)
 	if err := os.Chmod(p.ExcludeDir(), 0o777); err != nil {

@@ -20,20 +20,19 @@ func FuzzPolicy(f *testing.F) {
 	for _, spec := range []string{
 		"spec: {}",
 		"spec: {mode: Enforce, cpu: {}, memory: {}}",
-		"spec: {mode: Enforce, priority: -3, nodeSelector: {matchLabels: {pool: web}}, rollout: {percent: 100}, " +
+		"spec: {mode: Enforce, priority: -3, nodeSelector: {matchLabels: {pool: web}}, rollout: {nodes: 100%}, " +
 			"cpu: {method: Realtime, waterline: 100%, mid: 10%}, memory: {method: Static, ratio: 30%}}",
 		`spec: {mode: Enforce, windows: [{name: night, start: "22:00", end: "09:00", timeZone: UTC, drainBefore: 15m}, ` +
 			`{name: noon, start: "12:00", end: "13:00", timeZone: Asia/Shanghai}], cpu: {method: Static, ratio: 300%}}`,
 		`spec: {mode: Enforce, windows: [{name: all, start: "00:00", end: "00:00", timeZone: UTC}], memory: {}}`,
-		"spec: {mode: Observe, weight: {scope: Class, quota: Unlimited, max: 16384, bestEffort: Promote, " +
+		"spec: {mode: Observe, weight: {scope: Class, quota: Unlimited, max: 16384, " +
 			"namespaces: [{selector: {matchLabels: {team: a}}, max: 262144}]}}",
-		"spec: {mode: Enforce, resourceNames: Koordinator, podDefaults: [{selector: {matchExpressions: [{key: app, " +
+		"spec: {mode: Enforce, podDefaults: [{selector: {matchExpressions: [{key: app, " +
 			"operator: NotIn, values: [web]}]}, cpuShare: 2, cpuManager: Exclusive, cpuPlacement: Spread}]}",
 		"spec: {mode: Enforce, memory: {}, protect: {eviction: {}}}",
 		"spec: {mode: Disabled, protect: {burst: false, interference: true, eviction: {perNodePerHour: 0}}, " +
-			"batchPods: [{selector: {}, percent: 30, tier: Mid}]}",
-		"spec: {mode: Enforce, memory: {}, protect: {memory: true, eviction: {freeze: true}}}",
-		"spec: {protect: {memory: false, eviction: {freeze: true}}}",
+			"batchPods: [{selector: {}, owners: 30%, tier: Mid}]}",
+		"spec: {mode: Enforce, memory: {}, protect: {memory: true, eviction: {}}}",
 		`spec: {mode: enforce, rollout: {}, weight: {max: 1}, windows: [{name: N, start: "24:00", end: x, timeZone: Local, ` +
 			`drainBefore: 24h}], cpu: {waterline: 0%, method: guess, ratio: 1%}, pods: [{}]}`,
 		"spec: {nodeSelector: {matchExpressions: [{key: a b, operator: Is, values: [c d]}]}, batch: [{percent: 101}]}",

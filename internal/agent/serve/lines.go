@@ -65,9 +65,6 @@ func leaving(e *model.Evictions, pods []*model.Pod, clock time.Duration) []strin
 	if e.Request != nil {
 		lines = append(lines, leaves(e.Request))
 	}
-	if f := &e.Frozen; f.UID != "" {
-		lines = append(lines, nameOf(pods, f.UID)+" stands still: "+f.Reason.String())
-	}
 	if l := &e.Last; l.UID != "" {
 		observed := "not known yet"
 		if l.Seen {

@@ -124,7 +124,7 @@ func readState(path string) (node.State, error) {
 	case s.Boot != bootID():
 		return s.State.Learned(), nil
 	}
-	return s.State.Restarted(), nil
+	return s.State, nil
 }
 
 // Due reports whether the state must be saved before the next writes to the kernel.

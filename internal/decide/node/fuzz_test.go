@@ -62,14 +62,6 @@ func checkRound(w *world, round decision) error {
 			return fmt.Errorf("%+v should leave under %+v: %+v", pod, w.policy.Protect, e)
 		}
 	}
-	if e := plan.Evict; e != nil && e.Frozen.UID != "" {
-		pod, p := model.FindPod(w.node.Pods, e.Frozen.UID), &w.policy.Protect
-		if pod == nil || pod.Class != model.ClassBE || pod.Ended || pod.Leaving ||
-			pod.Annotations.Evict == model.EvictNever || w.policy.Mode != model.ModeEnforce || !p.Freeze || !p.Memory ||
-			!w.node.Tree.V2 {
-			return fmt.Errorf("%+v is frozen under %+v: %+v", pod, w.policy.Protect, e.Frozen)
-		}
-	}
 	if hot := plan.Evict.HotFor(); hot.Code != "" && plan.Publish.Decided && plan.Publish.Reason.Code == "" {
 		return fmt.Errorf("a hot node sells %+v", plan.Publish)
 	}

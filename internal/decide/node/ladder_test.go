@@ -23,7 +23,6 @@ var steps = map[string]int{
 	"throttle": 18,                // six trials, and each is given back in as many steps as it was taken
 	"high":     hourly(1 + 10),    // of one pod: ten seconds with far more left until it goes
 	"reclaim":  hourly(1),         // one pod in a second
-	"freeze":   hourly(1 + 5*60),  // five minutes between two
 	"evict":    hourly(60),        // a minute between two
 	"left":     6,                 // what the policy says
 }
@@ -61,11 +60,11 @@ func newLadder(t *testing.T, seed uint64) *ladder {
 	l := &ladder{
 		world: newWorld(), t: t, r: r, seed: seed, begun: map[string][]time.Duration{},
 		online: 20 << 30, swing: 1<<30 + r.Int64N(16<<30), jitter: 1 + r.Int64N(1<<28), period: 1 + r.IntN(900),
-		guilty: seed%4 == 0, spite: []string{"", "", "high", "freeze"}[seed%4], answer: one(r, 0, 2, 100),
+		guilty: seed%4 == 0, spite: []string{"", "", "high", "high"}[seed%4], answer: one(r, 0, 2, 100),
 	}
 	for _, line := range []string{
 		"node real=16/64Gi cpus=1x1x1x8x2 v2",
-		"policy cpu=Realtime:800 memory=Realtime:800 suppress=Arithmetic burst protectmemory interference evict=6 freeze",
+		"policy cpu=Realtime:800 memory=Realtime:800 suppress=Arithmetic burst protectmemory interference evict=6",
 		"pod web class=Burstable qos=LS memory=8Gi app=main:4 used=1/8 age=7200",
 		"pod db class=Burstable qos=LSR memory=8Gi app=main:4 used=1/6 age=7200",
 		"pod api class=Burstable qos=LS memory=2Gi app=main:2 used=1/1 age=7200",
@@ -101,15 +100,11 @@ func (l *ladder) noise(second int) {
 	var all model.Amount
 	for _, p := range l.node.Pods {
 		u := l.load.used[p.UID]
-		frozen := l.was.Evict != nil && l.was.Evict.Frozen.UID == p.UID
 		switch {
-		case p.Class == model.ClassBE && !frozen:
+		case p.Class == model.ClassBE:
 			u.CPU = l.burns(p.UID, second)
 			u.Memory = min(max(u.Memory+r.Int64N(2*l.jitter+1)-l.jitter, 1<<30), 8<<30)
 			u.cache = min(u.cache+r.Int64N(1<<28), u.Memory/2)
-			if l.spite == "freeze" {
-				u.cache = 0 // page cache counts as left there
-			}
 			u.cold = r.Int64N(u.cache + 1)
 		case p.UID == "web" && l.spite != "":
 			u = podLoad{Amount: model.Amount{CPU: 500, Memory: l.provoke(u.Memory)}}
@@ -149,14 +144,9 @@ func (l *ladder) provoke(uses int64) int64 {
 	if l.was.Slack == nil {
 		return uses
 	}
-	s := &l.state.Evict
-	calm := len(settings(&l.was, model.MemoryHigh)) > 0
-	if l.spite == "freeze" {
-		calm = s.Frozen.UID != "" || s.Thawed != 0 && l.node.Load.Clock-s.Thawed < 4*time.Minute
-	}
 	a := &l.was.Slack.Memory
 	left := a.Allow - a.Use.Batch
-	if calm {
+	if len(settings(&l.was, model.MemoryHigh)) > 0 {
 		left -= 8 << 30
 	}
 	return min(max(uses+left+1<<30, 1<<30), 40<<30)
@@ -267,9 +257,6 @@ func (l *ladder) climb(plan *model.Plan) {
 	if plan.Reclaim != nil {
 		l.note("reclaim")
 	}
-	if len(settings(plan, model.Freeze)) > len(settings(was, model.Freeze)) {
-		l.note("freeze")
-	}
 	if e := plan.Evict.Requested(); e != nil && (was.Evict.Requested() == nil || was.Evict.Requested().UID != e.UID) {
 		l.note("evict")
 	}
@@ -287,25 +274,13 @@ func (l *ladder) order(before *node.State, plan *model.Plan) {
 	if l.idle++; plan.Reclaim != nil || !l.reclaimable() {
 		l.idle = 0
 	}
-	frozen := settings(plan, model.Freeze)
-	if f := &l.state.Evict.Frozen; len(frozen) > 1 || f.UID != "" && clock-f.At >= 20*time.Second {
-		l.t.Fatalf("seed %d: frozen are %v", l.seed, frozen)
-	}
-	begins := len(frozen) > len(settings(&l.was, model.Freeze))
-	if begins && (l.short == 0 || clock-l.short < 5*time.Second || l.idle > 1) {
-		l.t.Fatalf("seed %d, %s: %v is frozen; held since %s, %d s nobody was asked for page cache", l.seed, clock, frozen,
-			l.short, l.idle)
-	}
 	e := plan.Evict.Requested()
 	if e == nil || e.UID == before.Evict.Request.UID || e.Reason.Code != model.MemoryExhausted {
 		return
 	}
-	s := &l.state.Evict
-	recently := s.Frozen.UID != "" || s.Thawed != 0 && clock-s.Thawed < 5*time.Minute
-	if !recently || l.short == 0 || clock-l.short < 10*time.Second || l.idle > 1 ||
-		s.Frozen.UID != "" && s.Frozen.UID != e.UID {
-		l.t.Fatalf("seed %d, %s: %+v should leave; held since %s, frozen %+v, thawed %s, %d s nobody was asked for page "+
-			"cache", l.seed, clock, e, l.short, s.Frozen, s.Thawed, l.idle)
+	if l.short == 0 || clock-l.short < 10*time.Second || l.idle > 1 {
+		l.t.Fatalf("seed %d, %s: %+v should leave; held since %s, %d s nobody was asked for page cache", l.seed, clock, e,
+			l.short, l.idle)
 	}
 	if plan.Publish.Reason.Code == "" {
 		l.t.Fatalf("seed %d, %s: %+v should leave, and the node sells %+v", l.seed, clock, e, plan.Publish)
@@ -348,8 +323,8 @@ func settings(plan *model.Plan, k model.Knob) map[string]int64 {
 	return all
 }
 
-// TestLadder checks the ladder as a whole: no new batch, suppress, throttle the suspect, hold and reclaim, freeze,
-// evict. Whatever is measured within bounds, each step begins no more often in any hour than its waits allow; none is
+// TestLadder checks the ladder as a whole: no new batch, suppress, throttle the suspect, hold and reclaim, evict.
+// Whatever is measured within bounds, each step begins no more often in any hour than its waits allow; none is
 // taken before those below it; and after a long calm all is undone. More worlds: go test ./internal/decide -run Ladder
 // -v -args -ladders 100.
 func TestLadder(t *testing.T) {
@@ -400,13 +375,11 @@ func densest(at []time.Duration) int {
 // undone checks that nothing is left of what was done.
 func (l *ladder) undone() {
 	plan := &l.was
-	for _, k := range []model.Knob{model.Freeze, model.MemoryHigh} {
-		if left := settings(plan, k); len(left) > 0 {
-			l.t.Errorf("seed %d: after a long calm %s is still set: %v", l.seed, k, left)
-		}
+	if left := settings(plan, model.MemoryHigh); len(left) > 0 {
+		l.t.Errorf("seed %d: after a long calm memory.high is still set: %v", l.seed, left)
 	}
 	for _, o := range l.node.Owned {
-		if o.Knob == model.Freeze || o.Knob == model.MemoryHigh {
+		if o.Knob == model.MemoryHigh {
 			l.t.Errorf("seed %d: after a long calm %+v is still on record", l.seed, o)
 		}
 	}

@@ -63,7 +63,7 @@ func randomMachine(r *rand.Rand) *world {
 	n.PodsKnown, n.Withdrawn, n.Tree.ReadOnly, n.Tree.V2 = r.IntN(12) > 0, r.IntN(8) == 0, r.IntN(12) == 0, r.IntN(2) == 0
 
 	p := &w.policy
-	p.Mode, p.Koordinator = one(r, model.ModeEnforce, model.ModeEnforce, model.ModeEnforce, model.ModeObserve,
+	p.Mode, n.Koordinator = one(r, model.ModeEnforce, model.ModeEnforce, model.ModeEnforce, model.ModeObserve,
 		model.ModeDisabled, ""), r.IntN(3) == 0
 	for _, s := range []*model.SellPolicy{&p.CPU, &p.Memory} {
 		s.Method = one(r, model.SellPredicted, model.SellRealtime, model.SellStatic, "")
@@ -82,7 +82,7 @@ func randomMachine(r *rand.Rand) *world {
 	p.Protect.Memory, n.Tree.NoProtection, n.Kubelet.MemoryQoS = r.IntN(3) > 0, one(r, "", "", "", "missing"),
 		r.IntN(8) == 0
 	if r.IntN(2) == 0 {
-		p.Protect.EvictPerHour, p.Protect.Freeze = 1+r.Int64N(6), r.IntN(2) == 0
+		p.Protect.EvictPerHour = 1 + r.Int64N(6)
 		for _, pod := range n.Pods {
 			pod.Annotations.Evict, pod.Leaving = one(r, "", "", model.EvictFirst, model.EvictNever), r.IntN(8) == 0
 		}

@@ -73,7 +73,6 @@ func decide(n model.Node, policy model.Policy, state State, ask predictor) (mode
 		var held []model.Setting
 		held, plan.Reclaim, state.Memory = memory.Relieve(&n, &policy, plan.Slack, state.Memory)
 		plan.Settings = append(plan.Settings, held...)
-		plan.Settings = append(plan.Settings, evict.Settings(&n, plan.Evict)...)
 		plan.Notices = slices.Concat(annotationNotices(&n), denied, weights.Notices, cpus.Notices,
 			interferenceNotices(&n, plan.Interference), evictNotices(&n, plan.Evict))
 	}
@@ -185,17 +184,12 @@ func limited(n *model.Node, policy *model.Policy, state *State) bool {
 	return policy.Protect.Memory && state.Memory.Short && memory.Unsupported(n, policy).Code == ""
 }
 
-// evictNotices reports to the owner of a pod that its eviction is requested, or that it is frozen, and why.
+// evictNotices reports to the owner of a pod that its eviction is requested, or that it stalls, and why.
 func evictNotices(n *model.Node, e *model.Evictions) []model.Notice {
 	if e == nil {
 		return nil
 	}
 	var notices []model.Notice
-	if pod := model.FindPod(n.Pods, e.Frozen.UID); pod != nil {
-		notices = append(notices, model.Notice{
-			UID: pod.APIUID, Namespace: pod.Namespace, Name: pod.Name, Reason: e.Frozen.Reason,
-		})
-	}
 	for _, s := range e.Stalls {
 		pod := model.FindPod(n.Pods, s.UID)
 		notices = append(notices, model.Notice{UID: pod.APIUID, Namespace: pod.Namespace, Name: pod.Name, Reason: s.Reason})
@@ -267,9 +261,9 @@ func deferAll(settings []model.Setting, why model.Code) {
 // only observed. Settings and n.Owned are both ordered by file.
 //
 // While the pods are not known, the policies of the cluster are not known either, and the mode is the default: every
-// file stays as it is, except that frozen pods are thawed. While they are known from an earlier agent only, files that
-// no rule sets stay: the last requests may be missing. While nothing is measured, the limits of batch stay: an agent
-// that was killed may have set them after it last saved its state.
+// file stays as it is. While they are known from an earlier agent only, files that no rule sets stay: the last requests
+// may be missing. While nothing is measured, the limits of batch stay: an agent that was killed may have set them after
+// it last saved its state.
 func release(n *model.Node, policy *model.Policy, left *model.Slack, settings []model.Setting) []model.Setting {
 	planned := len(settings)
 	var pods map[string]*model.Pod
@@ -287,7 +281,7 @@ func release(n *model.Node, policy *model.Policy, left *model.Slack, settings []
 		switch {
 		case enforce && isPlanned && n.PodsKept:
 			continue
-		case unknown && o.Knob != model.Freeze, blind && keepsBatch(o, podOf(pods, o.Dir)):
+		case unknown, blind && keepsBatch(o, podOf(pods, o.Dir)):
 		case enforce && isPlanned:
 			continue
 		default:
@@ -308,13 +302,12 @@ func release(n *model.Node, policy *model.Policy, left *model.Slack, settings []
 	return settings
 }
 
-// Leave returns what an agent must undo before it stops, because no other process would: it thaws frozen pods, and
-// lifts the limits from which the kernel reclaims (memory.high), which would slow batch down for as long as no agent
-// runs.
+// Leave returns what an agent must undo before it stops, because no other process would: it lifts the limits from which
+// the kernel reclaims (memory.high), which would slow batch down for as long as no agent runs.
 func Leave(owned []model.Owned) model.Plan {
 	var plan model.Plan
 	for _, o := range owned {
-		if o.Knob == model.Freeze || o.Knob == model.MemoryHigh {
+		if o.Knob == model.MemoryHigh {
 			plan.Settings = append(plan.Settings, giveBack(&model.Node{}, o, nil))
 		}
 	}
@@ -331,8 +324,6 @@ func giveBack(n *model.Node, o model.Owned, pod *model.Pod) model.Setting {
 		s.Value, s.Reason = memory.Release(n, o, pod)
 	case model.Cpuset:
 		s.Value, s.Reason = cpuset.Release(n, o)
-	case model.Freeze:
-		s.Value, s.Reason = o.Theirs, model.Reason{Code: model.RecordedValue}
 	default:
 		s.Value, s.Reason = weight.Release(n, o, pod)
 	}

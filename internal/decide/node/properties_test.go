@@ -20,7 +20,6 @@ func randomWorld(r *rand.Rand) *world {
 	w.node.Allocatable.CPU = int64(1+r.IntN(128)) * 1000
 	w.policy.Weight.Scope = []model.Scope{model.ScopeNode, model.ScopeClass}[r.IntN(2)]
 	w.policy.Weight.Quota = []model.QuotaMode{model.QuotaKubelet, model.QuotaUnlimited}[r.IntN(2)]
-	w.policy.Weight.PromoteBestEffort = r.IntN(2) == 0
 	w.node.Kubelet.CFSQuota = r.IntN(4) > 0
 	free := w.node.Allocatable.CPU
 	for i := range r.IntN(40) {

@@ -19,7 +19,7 @@ func everything(t *testing.T) *world {
 	for _, line := range []string{
 		"node real=32/128Gi v2 cpus=1x1x2x8x2",
 		"policy mode=Enforce cpu=Predicted:900 memory=Predicted:900 suppress=Arithmetic interference burst protectmemory " +
-			"evict=6 freeze",
+			"evict=6",
 		"load node=20/60Gi pods=19/56Gi best=8/20Gi",
 		"pod home class=Guaranteed request=4000 limit=4000 qos=LSE cpus=exclusive app=a:4 used=2/4Gi memory=8Gi",
 		"pod heavy class=Burstable request=500 weight=20480 qos=LS used=1/1Gi",

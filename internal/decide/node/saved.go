@@ -18,12 +18,6 @@ func (s State) Saved() State {
 	return s
 }
 
-// Restarted returns the state for an agent that continues with the state that another one saved.
-func (s State) Restarted() State {
-	s.Evict = s.Evict.Restarted()
-	return s
-}
-
 // Learned returns the part of a state that counts after a reboot: what was learned of the online pods. All else is
 // about cgroups, which do not outlive a reboot, or about a clock that started anew.
 func (s State) Learned() State {
@@ -34,10 +28,9 @@ func (s State) Learned() State {
 }
 
 // MustSave reports whether a state must be saved before its plan is carried out, given the state that was saved last
-// and how long ago. An agent that is killed must find which pods have which CPUs, what is offered, and which pod it
-// froze: killed for want of memory, it would freeze the pod again.
+// and how long ago. An agent that is killed must find which pods have which CPUs, and what is offered.
 func (s State) MustSave(saved *State, age time.Duration) bool {
-	return age >= saveAfter || s.offers() != saved.offers() || s.frozen() != saved.frozen() || s.CPUsDiffer(saved)
+	return age >= saveAfter || s.offers() != saved.offers() || s.CPUsDiffer(saved)
 }
 
 // CPUsDiffer reports whether pods have other CPUs of their own than in another state.
@@ -46,9 +39,4 @@ func (s State) CPUsDiffer(other *State) bool { return !reflect.DeepEqual(s.CPUs,
 func (s State) offers() [4]int64 {
 	cpu, memory := &s.Slack.CPU, &s.Slack.Memory
 	return [...]int64{cpu.Mid.Offer, cpu.Batch.Offer, memory.Mid.Offer, memory.Batch.Offer}
-}
-
-// frozen returns when a pod was frozen and when one was thawed.
-func (s State) frozen() [2]time.Duration {
-	return [...]time.Duration{s.Evict.Frozen.At, s.Evict.Thawed}
 }

@@ -12,7 +12,7 @@ import (
 //	node cpu=64 [kubelet=unknown|noquota|static|nopodcgroups] [readonly] [v2] [cpus=2x1x2x4x2] [offline=LIST]
 //	    [reserved=LIST] [pool=LIST] [taken=LIST] [nocpusets] [noburst|burst] [isolated=LIST]
 //	    [allowed=LIST] [outside=none|POD:DIR] [unread=WHAT_TO_DO]
-//	policy [mode=M] [scope=S] [quota=Q] [max=N; 0: as the pod's CPUs] [override] [promote] [namespace=key:value:max]
+//	policy [mode=M] [scope=S] [quota=Q] [max=N; 0: as the pod's CPUs] [override] [namespace=key:value:max]
 //	    [allow=none|key:value:PRIVILEGE+...; without it every pod has every privilege]
 //	    [pods=key:value:shares] [cpus=key:value:MODE] [burst] [isolated: isolated CPUs are used]
 //	pod NAME class=C [request=MILLI] [limit=MILLI] [weight=N] [quota=Q] [self] [critical] [ended] [idle] [nocgroup]
@@ -30,7 +30,7 @@ import (
 //	node real=CPUS[/MEMORY] capacity=CPUS[/MEMORY] allocatable=CPUS[/MEMORY] reservedcpu=CPUS
 //	    reservedmemory=MEMORY watermark=MEMORY
 //	policy cpu=METHOD:WATERLINE[:MID[:RATIO]] memory=METHOD:WATERLINE[:MID[:RATIO]], in thousandths; METHOD none:
-//	    nothing is sold; koordinator
+//	    nothing is sold; koordinator: the cluster's names are Koordinator's
 //	pod ... [qos=CLASS] [used=CPUS/MEMORY] [usedage=DURATION] [memory=MEMORY] [mid=CPUS/MEMORY] [batch=CPUS/MEMORY]
 //	    [koordinator]
 //	load node=CPUS/MEMORY pods=CPUS/MEMORY [age=DURATION]    measured in each following round; needs node real

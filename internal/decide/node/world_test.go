@@ -162,7 +162,7 @@ func (w *world) setNode(args []string) error {
 }
 
 func (w *world) setPolicy(args []string) error {
-	w.policy = fixture.Policy()
+	w.policy, w.node.Koordinator = fixture.Policy(), false
 	for _, arg := range args {
 		key, value, _ := strings.Cut(arg, "=")
 		parts := strings.Split(value, ":")
@@ -193,8 +193,6 @@ func (w *world) setPolicy(args []string) error {
 			w.policy.Protect.Memory = true
 		case "override":
 			w.policy.Weight.OverrideGuaranteed = true
-		case "promote":
-			w.policy.Weight.PromoteBestEffort = true
 		case "namespace":
 			w.policy.Weight.Namespaces = append(w.policy.Weight.Namespaces, model.NamespaceMax{
 				Selector: model.Selector{{Key: parts[0], Op: model.In, Values: parts[1:2]}}, Max: number(parts[2]),

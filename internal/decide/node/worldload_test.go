@@ -203,7 +203,7 @@ func (w *world) setNodeLoad(key, value string) bool {
 
 func (w *world) setSelling(key, value string) bool {
 	if key == "koordinator" {
-		w.policy.Koordinator = true
+		w.node.Koordinator = true
 		return true
 	}
 	if key == "class" {
@@ -216,10 +216,6 @@ func (w *world) setSelling(key, value string) bool {
 	}
 	if key == "evict" {
 		w.policy.Protect.EvictPerHour = number(value)
-		return true
-	}
-	if key == "freeze" {
-		w.policy.Protect.Freeze = true
 		return true
 	}
 	if key == "service" { // KEY:VALUE:MAX[:prometheus]
@@ -487,9 +483,6 @@ func printEvictions(out *strings.Builder, e *model.Evictions, clock time.Duratio
 	if e.Hot.Code != "" {
 		fmt.Fprintf(out, "hot  %s\n", e.Hot)
 	}
-	if f := &e.Frozen; f.UID != "" {
-		fmt.Fprintf(out, "%s stands still\n", f.UID)
-	}
 	if r := e.Request; r != nil {
 		fmt.Fprintf(out, "%s should leave  %s", r.Name, r.Reason)
 		if r.Withheld != nil {
@@ -581,7 +574,7 @@ func theirs(k model.Knob) model.Value {
 		return model.Value{List: model.Inherited}
 	case model.MemoryMax, model.MemoryHigh:
 		return model.Number(model.Unlimited)
-	case model.Burst, model.Idle, model.Identity, model.MemoryMin, model.MemoryLow, model.Freeze:
+	case model.Burst, model.Idle, model.Identity, model.MemoryMin, model.MemoryLow:
 		return model.Number(0)
 	}
 	return model.Number(1024)

@@ -40,7 +40,7 @@ const (
 	Protected        Why = "Protected"        // no rule counts: it belongs to the node or to the cluster itself
 	Online           Why = "Online"           // no rule counts: its priority is that of online pods
 	NothingSold      Why = "NothingSold"      // unchanged: no enforcing policy sells CPU or memory
-	OtherNames       Why = "OtherNames"       // its requests stay: their names are ones that no policy sells
+	OtherNames       Why = "OtherNames"       // its requests stay: nothing is sold under their names
 	Mirror           Why = "Mirror"           // unchanged: a file on the node defines the pod, not this object
 	Invalid          Why = "Invalid"          // unchanged: the API server refuses it, with an error about the original
 )
@@ -155,8 +155,8 @@ func unsold(pod *corev1.Pod, why Why) []string {
 	case pod.Labels[v1alpha1.LabelQoS] == "":
 		return nil
 	case why == OtherNames:
-		return []string{fmt.Sprintf("%s: no policy sells under this name, so the request stays as it is; "+
-			"set resourceNames: Koordinator in a policy, or remove the request", koordinators(pod))}
+		return []string{fmt.Sprintf("%s: Waterline sells nothing under this name, so the request stays as it is; "+
+			"remove the request, or set resourceNames: Koordinator in Waterline's chart", koordinators(pod))}
 	}
 	return []string{fmt.Sprintf("%s: %s: no policy in mode Enforce sells CPU or memory, so the pod stays an online pod; "+
 		"set mode: Enforce in a policy that has cpu or memory, and create the pod again",

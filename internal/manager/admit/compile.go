@@ -18,8 +18,8 @@ type Source struct {
 }
 
 // Compile makes the rules of policies, in any order. Only policies in mode Enforce apply to new pods, paused or not,
-// and only while one of them sells something.
-func Compile(sources []Source) Rules {
+// and only while one of them sells something: under Koordinator's names, or under Waterline's.
+func Compile(sources []Source, koordinator bool) Rules {
 	var rules Rules
 	for _, s := range slices.SortedFunc(slices.Values(sources),
 		func(a, b Source) int { return cmp.Compare(a.Policy.Name, b.Policy.Name) }) {
@@ -28,7 +28,7 @@ func Compile(sources []Source) Rules {
 			continue
 		}
 		if p.CPU.Method != "" || p.Memory.Method != "" {
-			rules.Ours, rules.Koordinator = rules.Ours || !p.Koordinator, rules.Koordinator || p.Koordinator
+			rules.Ours, rules.Koordinator = !koordinator, koordinator
 		}
 		for _, rule := range s.Pods {
 			rules.Pods = append(rules.Pods, Rule{

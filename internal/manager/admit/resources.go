@@ -76,8 +76,7 @@ var spellings = map[model.Tier][2][]corev1.ResourceName{
 }
 
 // market returns whether a pod requests resources under Koordinator's names, and whether anything is sold that it can
-// request. A pod that names Koordinator's resources keeps to them: another system may offer them. Others request
-// Waterline's, if both are sold. The node of a new pod is unknown, and a second call must choose the same.
+// request. A pod that names Koordinator's resources keeps to them: another system may offer them.
 func (r Rules) market(pod *corev1.Pod) (koordinator, sold bool) {
 	if koordinators(pod) != "" {
 		return true, r.Koordinator

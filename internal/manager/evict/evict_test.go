@@ -52,7 +52,7 @@ func newEvictions(t *testing.T) *evictions {
 	}}
 	client, custom := managertest.Serve(t, http.HandlerFunc(w.serve))
 	log := slog.New(slog.DiscardHandler)
-	f, p := fleet.New(), fleet.NewPolicies(log)
+	f, p := fleet.New(), fleet.NewPolicies(log, false)
 	managertest.Add(t, f.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
 	agent := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent", Namespace: "w"}, Spec: corev1.PodSpec{NodeName: "a"}}
 	agent.Status.Conditions = []corev1.PodCondition{{Type: corev1.ContainersReady, Status: corev1.ConditionTrue}}

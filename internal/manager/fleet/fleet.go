@@ -140,8 +140,8 @@ func reportOf(r *v1alpha1.NodeReport) Report {
 		usable.Memory = m.Allowance.Value() - bound.Memory - m.Bound.Mid.Value()
 	}
 	return Report{
-		UID: string(r.UID), Policy: s.Policy, Generation: s.PolicyGeneration, Mode: s.Mode,
-		Offering:  s.Selling != string(model.SellClosed) && s.Hot == "" && (offers(s.CPU) || offers(s.Memory)),
+		UID: string(r.UID), Policy: s.Policy, Generation: s.PolicyGeneration, Mode: string(s.Mode),
+		Offering:  s.Selling != v1alpha1.SellClosed && s.Hot == "" && (offers(s.CPU) || offers(s.Memory)),
 		Withdrawn: meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionWithdrawn),
 		Evict:     requestOf(r), Batch: batch, Bound: bound, Usable: usable,
 	}

@@ -30,13 +30,14 @@ type Policy struct {
 // Policies are the policies of the cluster. Every replica watches them, because the webhook depends on them.
 type Policies struct {
 	*table.Table[Policy]
-	log   *slog.Logger
-	rules atomic.Pointer[admit.Rules]
+	log         *slog.Logger
+	koordinator bool // slack is sold under Koordinator's resource names
+	rules       atomic.Pointer[admit.Rules]
 }
 
-// NewPolicies returns a table that knows no policy.
-func NewPolicies(log *slog.Logger) *Policies {
-	p := &Policies{log: log}
+// NewPolicies returns a table that knows no policy. It says whether slack is sold under Koordinator's resource names.
+func NewPolicies(log *slog.Logger, koordinator bool) *Policies {
+	p := &Policies{log: log, koordinator: koordinator}
 	p.Table = table.New(func(obj any) Policy { return p.read(obj.(*v1alpha1.ColocationPolicy)) })
 	p.Changed = p.compile
 	p.compile()
@@ -84,7 +85,7 @@ func (p *Policies) compile() {
 			sources = append(sources, admit.Source{Policy: row.parsed, Pods: row.batch})
 		}
 	}
-	rules := admit.Compile(sources)
+	rules := admit.Compile(sources, p.koordinator)
 	p.rules.Store(&rules)
 }
 

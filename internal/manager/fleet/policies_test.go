@@ -10,38 +10,31 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/manager/managertest"
-	"github.com/waterline-io/waterline/internal/model"
 )
 
-func sells(koordinator bool) func(*v1alpha1.ColocationPolicySpec) {
-	return func(s *v1alpha1.ColocationPolicySpec) {
-		if s.CPU = (&v1alpha1.CPUSpec{}); koordinator {
-			s.ResourceNames = "Koordinator"
-		}
-	}
-}
-
-// TestNames checks under which names new pods find something that is sold.
-func TestNames(t *testing.T) {
+// TestSold checks whether new pods find something that is sold, and under which names.
+func TestSold(t *testing.T) {
 	type spec = func(*v1alpha1.ColocationPolicySpec)
-	observing := func(s *v1alpha1.ColocationPolicySpec) { sells(false)(s); s.Mode = string(model.ModeObserve) }
+	sells := func(s *v1alpha1.ColocationPolicySpec) { s.CPU = &v1alpha1.CPUSpec{} }
+	observing := func(s *v1alpha1.ColocationPolicySpec) { sells(s); s.Mode = v1alpha1.ModeObserve }
+	idle := func(*v1alpha1.ColocationPolicySpec) {}
 	for _, c := range []struct {
-		policies          []spec
-		ours, koordinator bool
+		policies    []spec
+		koordinator bool
+		sold        bool
 	}{
 		{nil, false, false},
+		{nil, true, false},
 		{[]spec{observing}, false, false},
-		{[]spec{sells(false)}, true, false},
-		{[]spec{sells(true)}, false, true},
-		{[]spec{sells(true), sells(false)}, true, true},
-		{[]spec{sells(true), observing}, false, true},
-		{[]spec{sells(true), func(*v1alpha1.ColocationPolicySpec) {}}, false, true}, // the second sells nothing
+		{[]spec{idle}, true, false},
+		{[]spec{sells}, false, true},
+		{[]spec{sells, observing, idle}, true, true},
 	} {
-		p := NewPolicies(slog.New(slog.DiscardHandler))
+		p := NewPolicies(slog.New(slog.DiscardHandler), c.koordinator)
 		for i, spec := range c.policies {
 			managertest.Add(t, p, managertest.Policy(fmt.Sprint(i), 1, spec))
 		}
-		if got := p.Rules(); got.Ours != c.ours || got.Koordinator != c.koordinator {
+		if got := p.Rules(); got.Ours != (c.sold && !c.koordinator) || got.Koordinator != (c.sold && c.koordinator) {
 			t.Errorf("%d policies: %+v", len(c.policies), got)
 		}
 	}
@@ -54,10 +47,10 @@ func TestRules(t *testing.T) {
 			{Selector: &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"app": "a"}}},
 		}
 	}
-	p := NewPolicies(slog.New(slog.DiscardHandler))
+	p := NewPolicies(slog.New(slog.DiscardHandler), false)
 	managertest.Add(t, p, managertest.Policy("low", 1, rule),
 		managertest.Policy("high", 1, func(s *v1alpha1.ColocationPolicySpec) { rule(s); s.Priority = 5 }),
-		managertest.Policy("off", 1, func(s *v1alpha1.ColocationPolicySpec) { rule(s); s.Mode = string(model.ModeObserve) }))
+		managertest.Policy("off", 1, func(s *v1alpha1.ColocationPolicySpec) { rule(s); s.Mode = v1alpha1.ModeObserve }))
 	rules := p.Rules().Pods
 	if len(rules) != 2 || rules[0].Policy != "high" || rules[1].Policy != "low" || rules[0].Percent != 100 {
 		t.Fatalf("%+v", rules)
@@ -102,7 +95,7 @@ func TestBadRuleSelectsNothing(t *testing.T) {
 	for _, bad := range []*v1alpha1.LabelSelector{
 		nil, {MatchExpressions: []v1alpha1.LabelRequirement{{Key: "app", Operator: "Is"}}},
 	} {
-		p := NewPolicies(slog.New(slog.DiscardHandler))
+		p := NewPolicies(slog.New(slog.DiscardHandler), false)
 		managertest.Add(t, p, managertest.Policy("bad", 1,
 			func(s *v1alpha1.ColocationPolicySpec) { s.BatchPods = []v1alpha1.BatchPodsSpec{{Selector: bad}} }))
 		if after, o := p.Rules().Mutate(pod, namespace); o.Changed || after != pod {

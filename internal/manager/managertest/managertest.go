@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
@@ -38,7 +37,7 @@ func Policy(name string, generation int64, change func(*v1alpha1.ColocationPolic
 	p := &v1alpha1.ColocationPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Generation: generation, UID: types.UID("uid-" + name)},
 	}
-	p.Spec.Mode = string(model.ModeEnforce)
+	p.Spec.Mode = v1alpha1.ModeEnforce
 	change(&p.Spec)
 	return p
 }

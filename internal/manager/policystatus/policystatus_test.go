@@ -12,13 +12,12 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/manager/fleet"
 	"github.com/waterline-io/waterline/internal/manager/managertest"
-	"github.com/waterline-io/waterline/internal/model"
 )
 
 // TestCount checks that what is remembered of nodes is found anew when they or the policies change: the policy that
 // governs a node, and whether Waterline is stopped there.
 func TestCount(t *testing.T) {
-	p := fleet.NewPolicies(slog.New(slog.DiscardHandler))
+	p := fleet.NewPolicies(slog.New(slog.DiscardHandler), false)
 	web := managertest.Policy("web", 1, func(s *v1alpha1.ColocationPolicySpec) {
 		s.Priority, s.NodeSelector = 1, &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"pool": "web"}}
 	})
@@ -52,7 +51,7 @@ func TestCount(t *testing.T) {
 	check("web")
 	for _, stop := range []func(*v1alpha1.ColocationPolicy){
 		func(p *v1alpha1.ColocationPolicy) { p.Annotations = paused.Annotations },
-		func(p *v1alpha1.ColocationPolicy) { p.Spec.Mode = string(model.ModeDisabled) },
+		func(p *v1alpha1.ColocationPolicy) { p.Spec.Mode = v1alpha1.ModeDisabled },
 	} {
 		off := web.DeepCopy()
 		stop(off)
@@ -77,7 +76,7 @@ func TestCount(t *testing.T) {
 
 // TestInvalid checks that the status of a policy that cannot be used says why.
 func TestInvalid(t *testing.T) {
-	p := fleet.NewPolicies(slog.New(slog.DiscardHandler))
+	p := fleet.NewPolicies(slog.New(slog.DiscardHandler), false)
 	managertest.Add(t, p, managertest.Policy("high", 2, func(s *v1alpha1.ColocationPolicySpec) { s.Mode = "all" }))
 	row, _ := p.Get("high")
 	s := (&Writer{}).status(&row, &Tally{}, 0)

@@ -97,7 +97,7 @@ func (f *Farewell) disable(ctx context.Context) (map[string]int64, error) {
 	var errs []error
 	for i := range policies.Items {
 		p := &policies.Items[i]
-		if p.Spec.Mode != "Disabled" {
+		if p.Spec.Mode != v1alpha1.ModeDisabled {
 			patch := f.Custom.Patch(types.MergePatchType).Resource("colocationpolicies").Name(p.Name).
 				Body([]byte(`{"spec":{"mode":"Disabled"}}`))
 			if err := patch.Do(ctx).Into(p); err != nil {
@@ -171,10 +171,10 @@ func (f *Farewell) why(n *corev1.Node, s *v1alpha1.NodeReportStatus, ready bool,
 	case s == nil:
 		return "its agent has not reported yet"
 	// An old report may be from a time when the agent only observed.
-	case !ready && (s.Mode == "Enforce" || s.Unrestored > 0 ||
+	case !ready && (s.Mode == v1alpha1.ModeEnforce || s.Unrestored > 0 ||
 		s.Policy != "" && s.PolicyGeneration+1 < generations[s.Policy]):
 		return "its agent is not ready; run waterline restore on the node"
-	case s.Mode == "Enforce" || ready && s.Policy != "" && s.PolicyGeneration != generations[s.Policy]:
+	case s.Mode == v1alpha1.ModeEnforce || ready && s.Policy != "" && s.PolicyGeneration != generations[s.Policy]:
 		return "its agent does not follow the change of its policy yet"
 	case s.Unrestored > 0:
 		return fmt.Sprintf("%d files are not restored; the log of its agent and waterline explain say why", s.Unrestored)

@@ -43,10 +43,6 @@ func (m Mount) OfKnob(k model.Knob) string {
 		return m.Cpusets
 	case model.MemoryMax:
 		return m.Memory
-	case model.Freeze:
-		if m.Version == cgroup.V1 {
-			return ""
-		}
 	case model.MemoryMin, model.MemoryLow, model.MemoryHigh:
 		if m.Version == cgroup.V1 {
 			return ""

@@ -13,7 +13,7 @@ import (
 // the newest valid content in force, not that of the last list.
 func TestPause(t *testing.T) {
 	c := NewCluster(nil, nil, "n", "", false, slog.New(slog.DiscardHandler))
-	policy := func(mode string, priority int32, pause string) *v1alpha1.ColocationPolicy {
+	policy := func(mode v1alpha1.PolicyMode, priority int32, pause string) *v1alpha1.ColocationPolicy {
 		p := &v1alpha1.ColocationPolicy{
 			ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.ColocationPolicySpec{Mode: mode, Priority: priority},
 		}

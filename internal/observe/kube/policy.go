@@ -58,7 +58,6 @@ func Policy(p *v1alpha1.ColocationPolicy) (model.ClusterPolicy, error) {
 		Paused:   Paused(p),
 		Policy: model.Policy{
 			Mode:        chosen(&c, "spec.mode", s.Mode, model.ModeObserve, model.ModeEnforce, model.ModeDisabled),
-			Koordinator: chosen(&c, "spec.resourceNames", s.ResourceNames, "Waterline", "Koordinator") == "Koordinator",
 			UseIsolated: chosen(&c, "spec.isolatedCPUs", s.IsolatedCPUs, "Unused", "Used") == "Used",
 			Weight:      c.weight("spec.weight", &s.Weight),
 			Pods:        c.podDefaults("spec.podDefaults", s.PodDefaults),
@@ -66,12 +65,8 @@ func Policy(p *v1alpha1.ColocationPolicy) (model.ClusterPolicy, error) {
 			Services:    c.services("spec.protect.services", s.Protect.Services),
 		},
 	}
-	switch {
-	case s.Rollout == nil:
-	case s.Rollout.Percent == nil:
-		c.bad("spec.rollout", "no percent", "write one")
-	default:
-		policy.Rollout = c.within("spec.rollout.percent", int64(*s.Rollout.Percent), 0, 100, "a whole number")
+	if s.Rollout != nil {
+		policy.Rollout = c.whole("spec.rollout.nodes", s.Rollout.Nodes)
 	}
 	c.batchPods("spec.batchPods", s.BatchPods)
 	c.sell(&policy.Policy, s)
@@ -130,8 +125,8 @@ func (c *checker) batchPods(field string, specs []v1alpha1.BatchPodsSpec) []Batc
 			Percent:    100,
 			Tier:       named(c, field+".tier", spec.Tier, tiers...),
 		}
-		if spec.Percent != nil {
-			rule.Percent = int(c.within(field+".percent", int64(*spec.Percent), 0, 100, "a whole number"))
+		if spec.Owners != "" {
+			rule.Percent = int(c.whole(field+".owners", spec.Owners))
 		}
 		rules = append(rules, rule)
 	}
@@ -160,7 +155,11 @@ func (c *checker) sell(policy *model.Policy, s *v1alpha1.ColocationPolicySpec) {
 }
 
 // sale has the fields of a policy about selling one resource.
-type sale struct{ waterline, method, ratio, mid string }
+type sale struct {
+	waterline  string
+	method     v1alpha1.SellMethod
+	ratio, mid string
+}
 
 // sale reads how a resource is sold. waterline is the default, in thousandths, and highest the highest ratio.
 func (c *checker) sale(field string, s sale, waterline, highest int64) model.SellPolicy {
@@ -182,16 +181,9 @@ func (c *checker) protect(policy *model.ProtectPolicy, s *v1alpha1.ColocationPol
 	if s.Protect.Burst != nil {
 		policy.Burst = *s.Protect.Burst
 	}
-	if s.Protect.Memory != nil {
-		policy.Memory = *s.Protect.Memory
-	}
-	policy.Interference = s.Protect.Interference
+	policy.Memory, policy.Interference = s.Protect.Memory, s.Protect.Interference
 	if evict := s.Protect.Eviction; evict != nil {
 		policy.EvictPerHour = model.DefaultEvictPerHour
-		policy.Freeze = evict.Freeze
-		if policy.Freeze && !policy.Memory {
-			c.bad("spec.protect.eviction.freeze", true, "write it with protect.memory: true, and only there")
-		}
 		if n := evict.PerNodePerHour; n != nil {
 			policy.EvictPerHour = c.within("spec.protect.eviction.perNodePerHour", int64(*n), 0, 600, "a whole number")
 		}
@@ -203,7 +195,6 @@ func (c *checker) weight(field string, w *v1alpha1.WeightSpec) model.WeightPolic
 		Scope:              chosen(c, field+".scope", w.Scope, model.ScopeNode, model.ScopeClass),
 		Quota:              named(c, field+".quota", w.Quota, quotaModes...),
 		OverrideGuaranteed: w.OverrideGuaranteed,
-		PromoteBestEffort:  chosen(c, field+".bestEffort", w.BestEffort, "Class", "Promote") == "Promote",
 	}
 	if w.Max != nil {
 		policy.Max = c.shares(field+".max", *w.Max)

@@ -24,7 +24,7 @@ spec:
   mode: Enforce
   priority: 10
   nodeSelector: {matchLabels: {pool: web}}
-  rollout: {percent: 25}
+  rollout: {nodes: 25%}
   windows:
     - {name: night, start: "00:00", end: "09:00", timeZone: Asia/Shanghai, drainBefore: 15m}
     - {name: noon, start: 12:30, end: 13:30, timeZone: UTC}
@@ -34,7 +34,7 @@ spec:
     burst: false
     memory: true
     interference: true
-    eviction: {perNodePerHour: 2, freeze: true}
+    eviction: {perNodePerHour: 2}
     services:
       - selector: {matchLabels: {app: web}}
         namespaceSelector: {matchLabels: {team: shop}}
@@ -42,8 +42,7 @@ spec:
         max: "0.020"
       - {selector: {}, metric: {port: 1, name: lag}, max: "100000000000.000001"}
       - {selector: {}, prometheus: {url: "https://prometheus:9090/p/", query: "lag{pod='$pod'}"}, max: "2"}
-  resourceNames: Koordinator
-  weight: {scope: Class, quota: Unlimited, max: 16384, bestEffort: Promote, namespaces: [{selector: {matchLabels: {team: video}}, max: 262144}]}
+  weight: {scope: Class, quota: Unlimited, max: 16384, namespaces: [{selector: {matchLabels: {team: video}}, max: 262144}]}
   podDefaults: [{selector: {matchExpressions: [{key: app, operator: NotIn, values: [web]}]}, cpuShare: 10240, cpuManager: Share, cpuPlacement: Spread}]
   privileges:
     - {namespaceSelector: {}, allow: [ShareCPUs, NeverEvict]}
@@ -74,10 +73,10 @@ func TestParsePolicy(t *testing.T) {
 			CPU:      model.SellPolicy{Waterline: 625, Method: model.SellPredicted, Mid: 100},
 			Memory:   model.SellPolicy{Waterline: 800, Method: model.SellStatic, Ratio: 300},
 			Suppress: model.SuppressPolicy{By: model.SuppressByArithmetic, MinBatch: 25}, Protect: model.ProtectPolicy{
-				Memory: true, Interference: true, EvictPerHour: 2, Freeze: true,
-			}, Koordinator: true,
+				Memory: true, Interference: true, EvictPerHour: 2,
+			},
 			Weight: model.WeightPolicy{
-				Scope: model.ScopeClass, Quota: model.QuotaUnlimited, Max: 16384, PromoteBestEffort: true, Batch: model.BatchByIdentity,
+				Scope: model.ScopeClass, Quota: model.QuotaUnlimited, Max: 16384, Batch: model.BatchByIdentity,
 				Namespaces: []model.NamespaceMax{
 					{Selector: model.Selector{{Key: "team", Op: model.In, Values: []string{"video"}}}, Max: 262144},
 				},
@@ -198,16 +197,17 @@ func TestBadPolicy(t *testing.T) {
 			`spec.cpu.suppression: "idle" cannot be used: write OnHarm or Arithmetic or None`,
 		},
 		{header + "spec: {memory: {suppression: Quota}}", `unknown field "suppression"`},
+		{header + "spec: {protect: {eviction: {freeze: true}}}", `unknown field "freeze"`},
+		{header + "spec: {weight: {bestEffort: Promote}}", `unknown field "bestEffort"`},
+		{header + "spec: {resourceNames: Koordinator}", `unknown field "resourceNames"`},
 		{header + "spec: {priority: 3000000000}", "reading the policy"},
 		{
-			header + "spec: {rollout: {percent: 101}}",
-			"spec.rollout.percent: 101 cannot be used: write a whole number from 0 to 100",
+			header + "spec: {rollout: {nodes: 101%}}",
+			`spec.rollout.nodes: "101%" cannot be used: write a whole percentage from 0% to 100%`,
 		},
-		{header + "spec: {rollout: {}}", "spec.rollout: no percent cannot be used: write one"},
-		{
-			header + "spec: {protect: {eviction: {freeze: true}}}",
-			"spec.protect.eviction.freeze: true cannot be used: write it with protect.memory: true, and only there",
-		},
+		{header + "spec: {rollout: {nodes: 2.5%}}", `spec.rollout.nodes: "2.5%"`},
+		{header + "spec: {rollout: {}}", `spec.rollout.nodes: "" cannot be used`},
+		{header + "spec: {rollout: {percent: 25}}", `unknown field "percent"`},
 		{
 			header + "spec: {protect: {eviction: {perNodePerHour: -1}}}",
 			"spec.protect.eviction.perNodePerHour: -1 cannot be used: write a whole number from 0 to 600",
@@ -225,8 +225,8 @@ func TestBadPolicy(t *testing.T) {
 		{header + "spec: {batchPods: [{}]}",
 			"spec.batchPods[0].selector: no selector cannot be used: write one; {} selects everything"},
 		{
-			header + "spec: {batchPods: [{selector: {}}, {selector: {}, percent: 101}]}",
-			"spec.batchPods[1].percent: 101 cannot be used: write a whole number from 0 to 100",
+			header + "spec: {batchPods: [{selector: {}}, {selector: {}, owners: 101%}]}",
+			`spec.batchPods[1].owners: "101%" cannot be used: write a whole percentage from 0% to 100%`,
 		},
 		{
 			header + "spec: {batchPods: [{selector: {}, tier: prod}]}",
@@ -353,8 +353,8 @@ func service(fields string) string {
 
 // TestAllErrors checks that one error reports every wrong field.
 func TestAllErrors(t *testing.T) {
-	_, err := ParsePolicy([]byte(header + "spec: {mode: all, rollout: {percent: -1}, cpu: {mid: 101%}, weight: {max: 0}}"))
-	for _, field := range []string{"spec.mode", "spec.rollout.percent", "spec.cpu.mid", "spec.weight.max"} {
+	_, err := ParsePolicy([]byte(header + "spec: {mode: all, rollout: {nodes: -1%}, cpu: {mid: 101%}, weight: {max: 0}}"))
+	for _, field := range []string{"spec.mode", "spec.rollout.nodes", "spec.cpu.mid", "spec.weight.max"} {
 		if err == nil || !strings.Contains(err.Error(), field+":") {
 			t.Errorf("%s is missing in %v", field, err)
 		}
@@ -363,7 +363,7 @@ func TestAllErrors(t *testing.T) {
 
 func TestBatchRules(t *testing.T) {
 	p, err := readPolicy([]byte(header +
-		"spec: {batchPods: [{selector: {matchLabels: {app: a}}, percent: 0, tier: Mid}, {selector: {}}]}"))
+		"spec: {batchPods: [{selector: {matchLabels: {app: a}}, owners: 0%, tier: Mid}, {selector: {}}]}"))
 	if err != nil {
 		t.Fatal(err)
 	}

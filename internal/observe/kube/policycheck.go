@@ -17,10 +17,11 @@ import (
 
 // The grammars of values, as in the validation rules of the API.
 var (
-	percentage = regexp.MustCompile(`^(0|[1-9][0-9]{0,3})(?:\.([0-9]))?%$`)
-	timeOfDay  = regexp.MustCompile(`^([01][0-9]|2[0-3]):([0-5][0-9])$`)
-	zoneName   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_+/-]*$`)
-	windowName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+	percentage      = regexp.MustCompile(`^(0|[1-9][0-9]{0,3})(?:\.([0-9]))?%$`)
+	wholePercentage = regexp.MustCompile(`^(100|[1-9]?[0-9])%$`)
+	timeOfDay       = regexp.MustCompile(`^([01][0-9]|2[0-3]):([0-5][0-9])$`)
+	zoneName        = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_+/-]*$`)
+	windowName      = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 )
 
 // checker collects the errors of a document.
@@ -31,7 +32,7 @@ func (c *checker) bad(field string, value any, fix string) {
 }
 
 // chosen returns the value, or the first of those allowed if it is empty.
-func chosen[T ~string](c *checker, field, value string, allowed ...T) T {
+func chosen[T, S ~string](c *checker, field string, value S, allowed ...T) T {
 	if value == "" {
 		return allowed[0]
 	}
@@ -46,13 +47,13 @@ func chosen[T ~string](c *checker, field, value string, allowed ...T) T {
 }
 
 // named is [chosen] for values that annotations spell in lower case: the policy has a name of its own for each.
-func named[T ~string](c *checker, field, value string, names ...spelling[T]) T {
+func named[T, S ~string](c *checker, field string, value S, names ...spelling[T]) T {
 	if value == "" {
 		return names[0].value
 	}
 	var known []string
 	for _, n := range names {
-		if n.name == value {
+		if n.name == string(value) {
 			return n.value
 		}
 		known = append(known, n.name)
@@ -82,6 +83,17 @@ func (c *checker) percent(field, text string, otherwise, low, high int64) int64 
 			fmt.Sprintf("write a percentage from %g%% to %g%%, with at most one decimal", float64(low)/10, float64(high)/10))
 	}
 	return part
+}
+
+// whole reads a percentage without decimals.
+func (c *checker) whole(field, text string) int64 {
+	parts := wholePercentage.FindStringSubmatch(text)
+	if parts == nil {
+		c.bad(field, fmt.Sprintf("%.64q", text), "write a whole percentage from 0% to 100%")
+		return 0
+	}
+	n, _ := strconv.ParseInt(parts[1], 10, 64) // at most three digits, so it is a number
+	return n
 }
 
 // within returns a number that must lie in a range. what names the number in errors.

@@ -111,7 +111,7 @@ function policy(p) {
         h('h3', null, 'What it says'),
         rows([
           ['nodes', selector || 'all'],
-          ['rollout', s.rollout ? `${s.rollout.percent} %` : ''],
+          ['rollout', s.rollout ? s.rollout.nodes : ''],
           ['windows', windows.length ? windows.map((w) => h('div', null, w)) : 'always'],
           ['CPU', sale(s.cpu, '65%')],
           ['suppression', s.cpu ? s.cpu.suppression || 'OnHarm' : ''],

@@ -12,7 +12,7 @@ type Weight struct {
 }
 
 // weight returns the weight that counts on a node, in shares; 0: none, the request counts. The weight of a BestEffort
-// pod counts inside the BestEffort class only. The policy's weight.bestEffort Promote is not modelled.
+// pod counts inside the BestEffort class only.
 func (w *Weight) weight() int64 {
 	if w.QoS == model.BestEffort {
 		return 0

@@ -112,7 +112,7 @@ func (r *round) may(pod *model.Pod) bool {
 }
 
 // forMemory chooses the pod that frees the most needed memory per lost work. Memory that leaving pods will free is
-// not needed from another pod. While a pod is frozen, only that pod is eligible.
+// not needed from another pod.
 func (r *round) forMemory() candidate {
 	need := r.in.Slack.Memory.Capacity/1000*enough - r.left
 	for _, l := range r.state.Leaving {
@@ -124,9 +124,6 @@ func (r *round) forMemory() candidate {
 		return candidate{}
 	}
 	return r.best(func(pod *model.Pod) candidate {
-		if frozen := r.state.Frozen.UID; frozen != "" && frozen != pod.UID {
-			return candidate{}
-		}
 		bytes := r.frees(pod.UID)
 		c := candidate{pod: pod, bytes: bytes, excess: max(bytes-need, 0)}
 		c.score = float64(min(bytes, need)) / lost(r.n, pod)

@@ -65,9 +65,7 @@ type State struct {
 	Leaving []Since         `json:",omitempty"` // batch pods being deleted, for whatever reason, and since when
 	Awaited string          // UID of the requested pod among them
 	Left    []time.Duration `json:",omitempty"` // when requested pods began to leave, within the last hour
-	Frozen  Frozen
-	Thawed  time.Duration // when the last frozen pod was thawed
-	Before  int64         // memory left for batch at the last request
+	Before  int64           // memory left for batch at the last request
 	Last    model.Relief
 }
 
@@ -127,7 +125,6 @@ func Decide(n *model.Node, p *model.Policy, in Others, s State) (*model.Eviction
 	r.starve()
 	r.heat()
 	r.follow()
-	r.freeze(p.Protect.Freeze)
 	r.request(p.Protect.EvictPerHour)
 	return r.result(), r.state
 }
@@ -283,9 +280,7 @@ func (r *round) request(perHour int64) {
 // result returns the decision.
 func (r *round) result() *model.Evictions {
 	s := &r.state
-	e := &model.Evictions{
-		Last: s.Last, Frozen: model.Frozen{UID: s.Frozen.UID, Reason: s.Frozen.Reason}, Stalls: r.stallsShown(),
-	}
+	e := &model.Evictions{Last: s.Last, Stalls: r.stallsShown()}
 	if s.Hot != 0 {
 		ago := int64((r.now - s.Hot) / time.Second)
 		e.Hot = model.Reason{
@@ -298,7 +293,7 @@ func (r *round) result() *model.Evictions {
 			e.Request.Withheld = &model.Reason{Code: model.ObserveOnly}
 		}
 	}
-	if e.Hot.Code == "" && e.Request == nil && e.Last.UID == "" && e.Frozen.UID == "" && e.Stalls == nil {
+	if e.Hot.Code == "" && e.Request == nil && e.Last.UID == "" && e.Stalls == nil {
 		return nil
 	}
 	return e

@@ -24,7 +24,7 @@ func Decide(n *model.Node, p *model.Policy, slack *model.Slack, hot model.Reason
 	for _, r := range model.NodeResources() {
 		amount := bound(n.Pods, r)
 		switch {
-		case why.Code == "" && r.Koordinator == p.Koordinator:
+		case why.Code == "" && r.Koordinator == n.Koordinator:
 			other := r
 			other.Koordinator = !r.Koordinator
 			// One slack is sold once, and not before those who hold it have released it.

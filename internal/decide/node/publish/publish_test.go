@@ -26,9 +26,10 @@ func random(r *rand.Rand) (*model.Node, *model.Policy, *model.Slack) {
 	}
 	methods := []model.SellMethod{"", model.SellRealtime, model.SellPredicted}
 	modes := []model.Mode{model.ModeEnforce, model.ModeEnforce, model.ModeObserve, model.ModeDisabled}
+	n.Koordinator = r.IntN(3) == 0
 	p := &model.Policy{
-		Mode: modes[r.IntN(4)], Koordinator: r.IntN(3) == 0,
-		CPU: model.SellPolicy{Method: methods[r.IntN(3)]}, Memory: model.SellPolicy{Method: methods[r.IntN(3)]},
+		Mode: modes[r.IntN(4)],
+		CPU:  model.SellPolicy{Method: methods[r.IntN(3)]}, Memory: model.SellPolicy{Method: methods[r.IntN(3)]},
 	}
 	var s *model.Slack
 	if r.IntN(6) > 0 {
@@ -78,7 +79,7 @@ func TestKubeletRestartFailsNoPod(t *testing.T) {
 		}
 		for _, res := range model.NodeResources() {
 			requested, there := bound(n.Pods, res), published[res]
-			sells := got.Reason.Code == "" && res.Koordinator == p.Koordinator
+			sells := got.Reason.Code == "" && res.Koordinator == n.Koordinator
 			if res.Koordinator && !stands(n, res) && !sells && there != 0 {
 				t.Fatalf("seed %d: %+v is published, which is another system's", seed, res)
 			}

@@ -60,7 +60,7 @@ func theirs(in *input) model.Amount {
 func common(r *rand.Rand) *input {
 	capacity := model.Amount{CPU: int64(8+r.IntN(120)) * 1000, Memory: int64(16+r.IntN(240)) * 1000 * 1024 * 1024}
 	in := newInput(capacity, model.SellRealtime, int64(500+r.IntN(501)))
-	in.policy.Koordinator = true
+	in.node.Koordinator = true
 	some := func() model.Amount {
 		return model.Amount{CPU: r.Int64N(capacity.CPU / 20), Memory: r.Int64N(capacity.Memory / 20)}
 	}

@@ -1,5 +1,5 @@
-// Package weight decides the CPU weights of pods, and those of the QoS classes, so that a pod's weight counts against
-// all pods of the node.
+// Package weight decides the CPU weights of pods, and that of the Burstable class, so that a pod's weight counts
+// against all pods of the node.
 //
 // Only siblings compete for CPU. A pod's shares therefore belong on the pod's own cgroup. A Burstable pod takes CPU
 // from a Guaranteed pod only if the burstable class, which is the sibling of the Guaranteed pod, has a higher weight
@@ -30,17 +30,16 @@ type Result struct {
 
 // entry is the intermediate result for one pod.
 type entry struct {
-	pod       *model.Pod
-	base      int64         // weight that the kubelet sets
-	shares    int64         // decided weight
-	reason    *model.Reason // of that weight; nil: the kubelet's stands
-	weighted  bool          // it requests a weight
-	batch     bool          // its weight follows from its batch CPU request
-	classOnly bool          // its weight counts within its class and does not raise the class
+	pod      *model.Pod
+	base     int64         // weight that the kubelet sets
+	shares   int64         // decided weight
+	reason   *model.Reason // of that weight; nil: the kubelet's stands
+	weighted bool          // it requests a weight
+	batch    bool          // its weight follows from its batch CPU request
 }
 
-// Decide sets the weight that each pod requests, within the limits of the policy, and gives each QoS class the sum of
-// the weights of its pods.
+// Decide sets the weight that each pod requests, within the limits of the policy, and gives the Burstable class the sum
+// of the weights of its pods.
 func Decide(n *model.Node, p *model.Policy) Result {
 	r := Result{Weighted: make([]bool, len(n.Pods))}
 	var whys model.Reasons
@@ -64,7 +63,7 @@ func Decide(n *model.Node, p *model.Policy) Result {
 		if !e.weighted {
 			e.shares = e.base
 			if grant := pod.Grant.RequestMilli; grant > 0 && pod.QoS == model.BestEffort {
-				e.shares, e.reason, e.batch, e.classOnly = model.MilliCPUToShares(grant), whys.Of(batchReason(grant)), true, true
+				e.shares, e.reason, e.batch = model.MilliCPUToShares(grant), whys.Of(batchReason(grant)), true
 			}
 		}
 		if pod.Self && e.shares < AgentShares {
@@ -171,8 +170,6 @@ func Release(n *model.Node, o model.Owned, pod *model.Pod) (model.Value, model.R
 		return o.Theirs, model.Reason{Code: model.RecordedValue} // the kubelet does not know this file
 	case o.Dir == n.Tree.Burstable && n.PodsKnown:
 		return model.Number(burstableShares(n)), given
-	case o.Dir == n.Tree.BestEffort:
-		return model.Number(model.MinShares), given
 	case pod == nil || pod.Ended:
 		return o.Theirs, model.Reason{Code: model.RecordedValue}
 	case o.Dir != n.Tree.Pods[pod.UID].Dir:
@@ -321,7 +318,7 @@ func weighOnline(entries []entry) {
 			e.weighted || e.batch || e.pod.Self || e.pod.Critical {
 			continue
 		}
-		e.shares, e.classOnly = model.ClampShares(batch), true
+		e.shares = model.ClampShares(batch)
 		e.reason = &model.Reason{
 			Code: model.OnlineBestEffort, Operands: []model.Operand{{Name: "batch", Value: batch, Unit: model.UnitShares}},
 		}
@@ -355,19 +352,19 @@ func scaleCritical(entries []entry) {
 	}
 }
 
-// raise decides the shares of the QoS classes, and caps weights that would take CPU from Guaranteed pods.
+// raise decides the shares of the Burstable class, and caps weights that would take CPU from Guaranteed pods.
 //
 // All siblings of the Guaranteed pods together may have 1024 × allocatable CPUs minus the requests of the Guaranteed
 // pods. Then each Guaranteed pod still gets its request when all CPUs are busy. If the siblings would have more, the
 // part beyond the requests is scaled down proportionally. While its quota is in force, the weight of a Guaranteed pod
 // takes nothing from others, so only Guaranteed pods without a quota count.
 func raise(n *model.Node, p *model.Policy, entries []entry) []model.Setting {
-	var burstable, bestEffort, guaranteed int64 // shares as decided, shares as decided, requests
-	var burstableWeighted, bestEffortWeighted bool
+	var burstable, guaranteed int64 // shares as decided, requests
+	raised := false
 	for i := range entries {
 		e := &entries[i]
 		shares := e.shares
-		if !e.weighted && (e.pod.Self || e.classOnly) {
+		if !e.weighted && e.pod.Self {
 			// The agent's high weight is for latency, not for throughput.
 			shares = e.base
 		}
@@ -376,21 +373,15 @@ func raise(n *model.Node, p *model.Policy, entries []entry) []model.Setting {
 			guaranteed += e.base
 		case model.Burstable:
 			burstable += shares
-			burstableWeighted = burstableWeighted || e.weighted
-		case model.BestEffort:
-			bestEffort += shares
-			bestEffortWeighted = bestEffortWeighted || e.weighted
+			raised = raised || e.weighted && p.Weight.Scope == model.ScopeNode
 		}
 	}
 	requests := burstableShares(n)
-	var more [2]int64 // part of each class beyond the kubelet's value
-	if burstableWeighted && p.Weight.Scope == model.ScopeNode {
-		more[0] = max(burstable-requests, 0)
+	var more int64 // part of the class beyond the kubelet's value
+	if raised {
+		more = max(burstable-requests, 0)
 	}
-	if bestEffortWeighted && p.Weight.Scope == model.ScopeNode && p.Weight.PromoteBestEffort {
-		more[1] = max(bestEffort-model.MinShares, 0)
-	}
-	total := more[0] + more[1]
+	total := more
 	for i := range entries {
 		if e := &entries[i]; unbounded(e, n, p) {
 			total += e.shares - e.base
@@ -418,25 +409,18 @@ func raise(n *model.Node, p *model.Policy, entries []entry) []model.Setting {
 			e.shares = e.base + scale(e.shares-e.base)
 		}
 	}
+	if !raised {
+		return nil
+	}
 	code := model.SumOfPods
 	if capped {
 		code = model.WeightCapped
 	}
-	var classes []model.Setting
-	class := func(dir string, value, requested int64) {
-		classes = append(classes, model.Setting{
-			File:   model.File{Dir: dir, Knob: model.Shares},
-			Value:  model.Number(model.ClampShares(value)),
-			Reason: model.Reason{Code: code, Operands: operands(requested)},
-		})
-	}
-	if burstableWeighted && p.Weight.Scope == model.ScopeNode {
-		class(n.Tree.Burstable, requests+scale(more[0]), burstable)
-	}
-	if more[1] > 0 {
-		class(n.Tree.BestEffort, model.MinShares+scale(more[1]), bestEffort)
-	}
-	return classes
+	return []model.Setting{{
+		File:   model.File{Dir: n.Tree.Burstable, Knob: model.Shares},
+		Value:  model.Number(model.ClampShares(requests + scale(more))),
+		Reason: model.Reason{Code: code, Operands: operands(burstable)},
+	}}
 }
 
 // unbounded reports whether a Guaranteed pod with its own weight can use more CPU than its request, because it has no

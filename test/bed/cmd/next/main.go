@@ -22,9 +22,9 @@ type change struct{ file, from, to string }
 
 // changes make the newer version. Its file takes 0 or 1, and nobody else writes it in the cgroup of a pod.
 var changes = []change{
-	{"internal/model/plan.go", "func Knobs() []Knob {", "const Future Knob = Freeze + 1\n\nfunc Knobs() []Knob {"},
-	{"internal/model/plan.go", "MemoryHigh, Freeze}", "MemoryHigh, Freeze, Future}"},
-	{"internal/model/plan.go", "\tcase Freeze:\n", "\tcase Future:\n\t\treturn \"future\"\n\tcase Freeze:\n"},
+	{"internal/model/plan.go", "func Knobs() []Knob {", "const Future Knob = MemoryHigh + 1\n\nfunc Knobs() []Knob {"},
+	{"internal/model/plan.go", "MemoryLow, MemoryHigh}", "MemoryLow, MemoryHigh, Future}"},
+	{"internal/model/plan.go", "\tcase MemoryHigh:\n", "\tcase Future:\n\t\treturn \"future\"\n\tcase MemoryHigh:\n"},
 	{
 		"internal/cgroup/knob.go", "\tcase v == V2 && (k.Protects()",
 		"\tcase k == model.Future && v == V1:\n\t\treturn \"notify_on_release\"\n" +
