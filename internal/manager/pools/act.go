@@ -35,6 +35,7 @@ func (r *round) act(ctx context.Context) {
 		r.places[i].step = steps[i]
 	}
 	r.tally = pool.Count(&r.in, steps)
+	r.rest()
 	r.each(func(pl *place) {
 		if pl.step.Verb != pool.Resize { // those are marked just before
 			pl.err = r.mark(ctx, pl)
@@ -108,10 +109,41 @@ func (r *round) mark(ctx context.Context, pl *place) error {
 		held = pl.pod.held
 	}
 	allowance := r.allowance(pl)
-	if marks == encode(pl.pod.marks) && held == pl.pod.held && allowance == pl.pod.allowance {
+	if marks == encode(pl.pod.marks) && held == pl.pod.held && allowance == pl.pod.allowance && pl.idle == pl.pod.idle {
 		return nil
 	}
-	return r.k.markPod(ctx, pl.pod, marks, held, allowance)
+	return r.k.markPod(ctx, pl.pod, marks, held, allowance, pl.idle)
+}
+
+// idleAfter is how long a worker must have run nothing to count as idle.
+const idleAfter = time.Minute
+
+// rest finds the workers that run nothing. Others may evict their pods, which for the cluster autoscaler is to remove
+// their nodes.
+func (r *round) rest() {
+	since := map[string]time.Time{}
+	for i := range r.places {
+		pl := &r.places[i]
+		if pl.pod == nil {
+			continue
+		}
+		m, _ := pl.worker.Manager()
+		begun, known := r.k.idle[pl.pod.uid]
+		switch {
+		case !r.state.Known || m == nil: // it stays what it was
+			pl.idle = pl.pod.idle
+		case m.Containers > 0:
+			continue
+		case !known:
+			begun, known, pl.idle = r.now, true, pl.pod.idle // which the manager before found
+		default:
+			pl.idle = pl.pod.idle || r.now.Sub(begun) >= idleAfter
+		}
+		if known {
+			since[pl.pod.uid] = begun
+		}
+	}
+	r.k.idle = since
 }
 
 // label adds the pool's label to the ResourceManager's store if it is missing, and labels hosts.
