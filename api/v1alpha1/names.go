@@ -57,6 +57,10 @@ const (
 // writes the present allowance of such a pod into a file, see docs/files.md.
 const LabelPool = "waterline.io/pool"
 
+// LabelPoolBusy on the pod of a worker is "false" after the worker has run nothing for a minute, and "true" otherwise.
+// The pool's PodDisruptionBudget covers the others only.
+const LabelPoolBusy = "waterline.io/pool-busy"
+
 // LabelOptOut on a node keeps Waterline off it, whatever policies say: settings written there are restored, and then
 // nothing is written. A pool of nodes can be made with it; on a node that runs, AnnotationPause does the same. Every
 // value counts but "false".

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,7 +20,7 @@ const (
 	// Singly is how many workers a round resizes at most by the web services, one in a request. More would make the round
 	// longer than the next one may wait, because requests to a ResourceManager are limited.
 	Singly = 30
-	// Together is the same by the administration protocol, which takes all of them in one call. The marks of their pods,
+	// Together is the same by the administration protocol, which takes hundreds in one call. The marks of their pods,
 	// which are written before, take ten seconds.
 	Together = 2000
 	// singleFor is for how long resizes are sent one by one after the administration protocol has failed, and singleOnce
@@ -30,6 +31,10 @@ const (
 	effectWithin = 10 * time.Second
 	// callWithin bounds one call of the administration protocol.
 	callWithin = 5 * time.Second
+	// hearWithin is how long the ResourceManager may take to hear of a resize, and end what does not fit.
+	hearWithin = 2 * time.Second
+	// promised is for how long a deadline that is over is remembered.
+	promised = time.Minute
 	// parallel is how many requests are sent at a time.
 	parallel = 8
 )
@@ -67,8 +72,10 @@ type promise struct{ deadline, until time.Time }
 type Resize struct {
 	Worker, ID string // ID is that of its NodeManager
 	From, To   model.Size
-	Deadline   time.Time // of what does not fit; it may be over
+	Deadline   time.Time // of what does not fit, by the wall clock; it may be over
 	Err        error     // set by [Actor.Resize]
+
+	within time.Duration
 }
 
 // Most returns how many workers can be resized in a round that begins now.
@@ -80,13 +87,14 @@ func (a *Actor) Most(now time.Time) int {
 }
 
 // Resize carries out resizes. Many go in one call by the administration protocol. Where that fails, as where its port
-// is closed, some are sent by the web services, and the others are left to later rounds. The error is that of the
-// administration protocol.
+// is closed, some are sent by the web services, and the others are left to later rounds. So are resizes that would come
+// too late for the deadline that they share with one before. The error is that of the administration protocol.
 func (a *Actor) Resize(ctx context.Context, now time.Time, all []*Resize) error {
 	var err error
-	maps.DeleteFunc(a.told, func(_ string, p promise) bool { return p.until.Before(now) })
+	maps.DeleteFunc(a.told, func(_ string, p promise) bool { return now.Sub(p.until) > promised })
+	all = slices.DeleteFunc(slices.Clone(all), func(r *Resize) bool { return !a.promise(now, r) })
 	if len(all) > Singly {
-		if err = a.resizeTogether(ctx, now, all); err == nil {
+		if err = a.resizeTogether(ctx, all); err == nil {
 			for _, r := range all {
 				a.note(now, r)
 			}
@@ -102,7 +110,7 @@ func (a *Actor) Resize(ctx context.Context, now time.Time, all []*Resize) error 
 	requests.SetLimit(parallel)
 	for _, r := range all {
 		requests.Go(func() error {
-			if err := a.Cluster.RM.SendResize(ctx, r.ID, r.To, a.within(now, r)); err != nil {
+			if err := a.Cluster.RM.SendResize(ctx, r.ID, r.To, r.within); err != nil {
 				r.Err = fmt.Errorf("resizing %s to %s: %w", r.Worker, r.To, err)
 			}
 			return nil // the others go on
@@ -115,23 +123,28 @@ func (a *Actor) Resize(ctx context.Context, now time.Time, all []*Resize) error 
 	return err
 }
 
-func (a *Actor) resizeTogether(ctx context.Context, now time.Time, all []*Resize) error {
+func (a *Actor) resizeTogether(ctx context.Context, all []*Resize) error {
 	ctx, cancel := context.WithTimeout(ctx, callWithin)
 	defer cancel()
 	var resizes []yarn.NodeResize
 	for _, r := range all {
-		resizes = append(resizes, yarn.NodeResize{ID: r.ID, Total: r.To, OverCommit: a.within(now, r)})
+		resizes = append(resizes, yarn.NodeResize{ID: r.ID, Total: r.To, OverCommit: r.within})
 	}
 	return a.Cluster.Admin.SendResizes(ctx, resizes)
 }
 
-// within returns how long the ResourceManager is told to wait. If it was told the same deadline before, its containers
-// keep what they were promised then.
-func (a *Actor) within(now time.Time, r *Resize) time.Duration {
-	if p := a.told[r.Worker]; p.deadline.Equal(r.Deadline) {
-		return max(time.Until(p.until), 0)
+// promise sets how long the ResourceManager is told to wait. If it was told the same deadline before, its containers
+// keep what they were promised then. It returns false if the ResourceManager may have ended what did not fit before it
+// hears of a smaller size: what does not fit only then would end at once.
+func (a *Actor) promise(now time.Time, r *Resize) bool {
+	told := a.told[r.Worker]
+	if !told.deadline.Equal(r.Deadline) {
+		r.within = max(r.Deadline.Sub(now), 0)
+		return true
 	}
-	return max(r.Deadline.Sub(now), 0)
+	left := time.Until(told.until)
+	r.within = max(left, 0)
+	return left >= hearWithin || r.From.Fits(r.To)
 }
 
 // note notes a resize that was sent.
@@ -150,7 +163,7 @@ func (a *Actor) note(now time.Time, r *Resize) {
 	}
 	a.heard[r.Worker] = r.Deadline
 	if !a.told[r.Worker].deadline.Equal(r.Deadline) {
-		a.told[r.Worker] = promise{r.Deadline, time.Now().Add(a.within(now, r))}
+		a.told[r.Worker] = promise{r.Deadline, time.Now().Add(r.within)}
 	}
 }
 

@@ -153,7 +153,7 @@ func TestPromise(t *testing.T) {
 	const late = 10 * time.Minute // from the decision to the ResourceManager
 	for _, n := range []int{1, Singly + 1} {
 		m := newMany(t, n)
-		decided := time.Now().Add(-late)
+		decided := time.Now().Add(-late).Round(0)
 		all := m.round(n, model.Size{MemoryMiB: 2048, VCores: 1})
 		for _, r := range all {
 			r.Deadline = decided.Add(time.Hour)
@@ -167,11 +167,11 @@ func TestPromise(t *testing.T) {
 				t.Fatal(err)
 			}
 			same := &Resize{Worker: "w-0", Deadline: decided.Add(time.Hour)}
-			if got := m.a.within(again, same); got <= time.Hour-passed || got <= 0 {
+			if got := m.within(again, same); got <= time.Hour-passed || got <= 0 {
 				t.Errorf("%d workers: the same deadline again: %s, want an hour", n, got)
 			}
 			sooner := &Resize{Worker: "w-0", Deadline: again.Add(time.Minute)}
-			if got := m.a.within(again, sooner); got != time.Minute {
+			if got := m.within(again, sooner); got != time.Minute {
 				t.Errorf("%d workers: another deadline: %s, want a minute", n, got)
 			}
 		}
@@ -180,8 +180,42 @@ func TestPromise(t *testing.T) {
 		if _ = m.a.Resize(t.Context(), again, []*Resize{same}); same.Err == nil {
 			t.Error("one is gone: no error")
 		}
-		if got := m.a.within(again, same); got != 55*time.Minute {
+		if got := m.within(again, same); got != 55*time.Minute {
 			t.Errorf("%d workers: not confirmed: %s, want 55 minutes", n, got)
+		}
+	}
+}
+
+// within returns how long the ResourceManager would be told to wait.
+func (m *many) within(now time.Time, r *Resize) time.Duration {
+	m.a.promise(now, r)
+	return r.within
+}
+
+// TestTooLate tells a smaller size when the deadline that it shares with the size before is over. It is left, because
+// what fitted until then would end at once. A total that another ResourceManager gets again is told.
+func TestTooLate(t *testing.T) {
+	for _, n := range []int{1, Singly + 1} {
+		m := newMany(t, n)
+		now := time.Now().Round(0)
+		resize := func(from, to int64) *Resize {
+			all := m.round(n, model.Size{MemoryMiB: to, VCores: 1})
+			for _, r := range all {
+				r.From.MemoryMiB, r.Deadline = from, now.Add(hearWithin/2)
+			}
+			if err := m.a.Resize(t.Context(), now, all); err != nil {
+				t.Fatal(err)
+			}
+			return all[0]
+		}
+		resize(4096, 3072)
+		left := resize(3072, 2048)
+		if got := m.have(n, model.Size{MemoryMiB: 3072, VCores: 1}); got != n || left.Err != nil || !m.a.Heard("w-0").IsZero() {
+			t.Errorf("%d workers: %d have the size before, error %v, heard %s", n, got, left.Err, m.a.Heard("w-0"))
+		}
+		resize(3072, 3073)
+		if got := m.have(n, model.Size{MemoryMiB: 3073, VCores: 1}); got != n || m.a.Heard("w-0").IsZero() {
+			t.Errorf("%d workers: %d were told the total again", n, got)
 		}
 	}
 }

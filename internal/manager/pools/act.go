@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -34,13 +35,18 @@ func (r *round) act(ctx context.Context) {
 		r.places[i].step = steps[i]
 	}
 	r.tally = pool.Count(&r.in, steps)
-	r.each(func(pl *place) { pl.err = r.mark(ctx, pl) })
+	r.rest()
+	r.each(func(pl *place) {
+		if pl.step.Verb != pool.Resize { // those are marked just before
+			pl.err = r.mark(ctx, pl)
+		}
+	})
 	r.all(pool.DeletePod, func(pl *place) { pl.err = r.deletePod(ctx, pl, pl.step.Within) })
 	telling, cancel := context.WithTimeout(ctx, tellWithin)
 	r.label(telling)
 	r.exclude(telling)
-	r.resize(telling)
 	cancel()
+	r.resize(ctx)
 	r.template() // once, because pods are made in parallel
 	r.all(pool.CreatePod, func(pl *place) { pl.err = r.createPod(ctx, pl) })
 	unsold := false
@@ -60,25 +66,33 @@ func (r *round) act(ctx context.Context) {
 }
 
 // each calls f for each place, a few at a time.
-func (r *round) each(f func(pl *place)) {
+func (r *round) each(f func(pl *place)) { inParallel(r.those(func(*place) bool { return true }), f) }
+
+// all calls f for each place whose step has a verb and did not fail yet, a few at a time.
+func (r *round) all(verb pool.Verb, f func(pl *place)) {
+	inParallel(r.those(func(pl *place) bool { return pl.does(verb) }), f)
+}
+
+// those returns the places for which ok is true.
+func (r *round) those(ok func(pl *place) bool) (places []*place) {
+	for i := range r.places {
+		if pl := &r.places[i]; ok(pl) {
+			places = append(places, pl)
+		}
+	}
+	return places
+}
+
+func inParallel(places []*place, f func(pl *place)) {
 	var steps errgroup.Group
 	steps.SetLimit(parallel)
-	for i := range r.places {
+	for _, pl := range places {
 		steps.Go(func() error {
-			f(&r.places[i])
+			f(pl)
 			return nil
 		})
 	}
 	_ = steps.Wait()
-}
-
-// all calls f for each place whose step has a verb and did not fail yet, a few at a time.
-func (r *round) all(verb pool.Verb, f func(pl *place)) {
-	r.each(func(pl *place) {
-		if pl.does(verb) {
-			f(pl)
-		}
-	})
 }
 
 // does reports whether the step of a place has a verb, and did not fail yet.
@@ -95,10 +109,41 @@ func (r *round) mark(ctx context.Context, pl *place) error {
 		held = pl.pod.held
 	}
 	allowance := r.allowance(pl)
-	if marks == encode(pl.pod.marks) && held == pl.pod.held && allowance == pl.pod.allowance {
+	if marks == encode(pl.pod.marks) && held == pl.pod.held && allowance == pl.pod.allowance && pl.idle == pl.pod.idle {
 		return nil
 	}
-	return r.k.markPod(ctx, pl.pod, marks, held, allowance)
+	return r.k.markPod(ctx, pl.pod, marks, held, allowance, pl.idle)
+}
+
+// idleAfter is how long a worker must have run nothing to count as idle.
+const idleAfter = time.Minute
+
+// rest finds the workers that run nothing. Others may evict their pods, which for the cluster autoscaler is to remove
+// their nodes.
+func (r *round) rest() {
+	since := map[string]time.Time{}
+	for i := range r.places {
+		pl := &r.places[i]
+		if pl.pod == nil {
+			continue
+		}
+		m, _ := pl.worker.Manager()
+		begun, known := r.k.idle[pl.pod.uid]
+		switch {
+		case !r.state.Known || m == nil: // it stays what it was
+			pl.idle = pl.pod.idle
+		case m.Containers > 0:
+			continue
+		case !known:
+			begun, known, pl.idle = r.now, true, pl.pod.idle // which the manager before found
+		default:
+			pl.idle = pl.pod.idle || r.now.Sub(begun) >= idleAfter
+		}
+		if known {
+			since[pl.pod.uid] = begun
+		}
+	}
+	r.k.idle = since
 }
 
 // label adds the pool's label to the ResourceManager's store if it is missing, and labels hosts.
@@ -160,26 +205,41 @@ func (r *round) exclude(ctx context.Context) {
 const slowResizes = "the administration protocol of the ResourceManager resizes nothing, so resizes of many workers " +
 	"take longer; check spec.yarn.admins, and that its port can be reached"
 
-// resize carries out all resizes.
+// resizedTogether is how many workers are resized in one call. Their pods are marked before, and the deadlines on them
+// run from the decision on, so the calls follow each other within a second or two.
+const resizedTogether = 200
+
+// resize carries out all resizes. Where the administration protocol fails, those that were not marked yet are left to
+// later rounds, which resize fewer. So are those for which the round has no time.
 func (r *round) resize(ctx context.Context) {
-	var all []*actyarn.Resize
-	var whose []*place
-	for i := range r.places {
-		if pl := &r.places[i]; pl.does(pool.Resize) {
+	var failed error
+	began := time.Now()
+	for some := range slices.Chunk(r.those(func(pl *place) bool { return pl.does(pool.Resize) }), resizedTogether) {
+		if failed != nil || time.Since(began) > tellWithin {
+			for _, pl := range some {
+				pl.step.Leave(pl.worker.Pod)
+			}
+			continue
+		}
+		inParallel(some, func(pl *place) { pl.err = r.mark(ctx, pl) })
+		var all []*actyarn.Resize
+		some = slices.DeleteFunc(some, func(pl *place) bool { return pl.err != nil })
+		for _, pl := range some {
 			m, _ := pl.worker.Manager() // there is one, or it would not be resized
 			all = append(all, &actyarn.Resize{
-				Worker: pl.worker.Name, ID: m.ID, From: m.Total, To: pl.step.Size,
-				Deadline: pl.step.Deadline(r.now),
+				Worker: pl.worker.Name, ID: m.ID, From: m.Total, To: pl.step.Size, Deadline: pl.step.Deadline(r.now),
 			})
-			whose = append(whose, pl)
 		}
-	}
-	err := r.k.actor.Resize(ctx, r.now, all)
-	if len(all) > actyarn.Singly { // fewer say nothing about that protocol
-		r.k.complain(ctx, slowResizes, err)
-	}
-	for i, pl := range whose {
-		pl.err = all[i].Err
+		telling, cancel := context.WithTimeout(ctx, tellWithin)
+		err := r.k.actor.Resize(telling, r.now, all)
+		cancel()
+		if len(all) > actyarn.Singly { // fewer say nothing about that protocol
+			r.k.complain(ctx, slowResizes, err)
+			failed = err
+		}
+		for i, pl := range some {
+			pl.err = all[i].Err
+		}
 	}
 }
 

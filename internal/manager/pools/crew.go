@@ -297,7 +297,7 @@ func (c *crewRound) mark(ctx context.Context, pl *place) error {
 	if string(content) == pl.pod.raw {
 		return nil
 	}
-	return c.k.markPod(ctx, pl.pod, string(content), 0, "")
+	return c.k.markPod(ctx, pl.pod, string(content), 0, "", false)
 }
 
 // one carries out the step of one worker.

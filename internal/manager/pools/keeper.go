@@ -47,6 +47,7 @@ type keeper struct {
 	secret     map[string][]byte          // of the pool, as read last
 	secretName string
 	secretRead time.Time
+	idle       map[string]time.Time    // by UID of pods of workers that run nothing: since when
 	unsettled  map[string]time.Time    // by worker: since when what the ResourceManager shows of it is not true
 	warned     map[string]string       // by condition: what the last event said
 	logged     map[string]string       // by message: the error in the log
@@ -146,8 +147,8 @@ func (k *keeper) round(ctx context.Context) bool {
 		t.add(v1alpha1.ConditionReady, "Invalid", err)
 	}
 	if used == nil {
-		if p.DeletionTimestamp != nil && !k.hasPods(p) { // nobody can correct it any more
-			t.add(v1alpha1.ConditionStepsFailed, "FinalizerFailed", k.release(ctx, p))
+		if p.DeletionTimestamp != nil { // nobody can correct it any more
+			t.add(v1alpha1.ConditionStepsFailed, "FinalizerFailed", k.abandon(ctx, p))
 		}
 		k.report(ctx, now, p, nil, &t)
 		return true
@@ -194,11 +195,25 @@ func (k *keeper) usable(p *v1alpha1.WorkerPool) (*v1alpha1.WorkerPool, kube.Work
 	return nil, read, err
 }
 
-// hasPods reports whether the pool has pods.
-func (k *keeper) hasPods(p *v1alpha1.WorkerPool) bool {
-	has := false
-	k.c.pods[k.namespace].Each(func(_ string, pod podRow) { has = has || pod.owner == p.UID })
-	return has
+// abandon ends a deleted pool whose spec cannot be read: its pods have the time that they were made with, in which
+// their hooks let containers end.
+func (k *keeper) abandon(ctx context.Context, p *v1alpha1.WorkerPool) error {
+	var pods []podRow
+	k.c.pods[k.namespace].Each(func(_ string, pod podRow) {
+		if pod.owner == p.UID {
+			pods = append(pods, pod)
+		}
+	})
+	if len(pods) == 0 {
+		return k.release(ctx, p)
+	}
+	var errs []error
+	for i := range pods {
+		if !pods[i].deleting {
+			errs = append(errs, k.deletePod(ctx, &pods[i], ownGrace))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // finalize keeps the pool until its workers are gone. It returns true if there is nothing more to do.
@@ -249,6 +264,7 @@ type place struct {
 	settled  bool          // what the ResourceManager shows of it is true
 	asks     pool.Question // to its NodeManager
 	step     pool.Step
+	idle     bool     // it runs nothing, and others may evict its pod
 	crew     crewSeen // of a worker of one size, instead of step
 	err      error    // of the step
 }

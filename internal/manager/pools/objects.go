@@ -30,7 +30,7 @@ const fieldManager = "waterline-manager-pools"
 const apiWithin = 10 * time.Second
 
 // prepare makes the objects that the pods need: the Service that names them, their configuration, and the
-// PodDisruptionBudget that keeps others from evicting them.
+// PodDisruptionBudget that keeps others from evicting those that run something.
 func (r *round) prepare(ctx context.Context) {
 	files := hadoop.ShuffleFiles(r.p.Spec.YARN.Shuffle)
 	files["yarn-site.xml"] = hadoop.Site(r.p.Spec.YARN)
@@ -73,7 +73,9 @@ func (r *round) applyObjects(ctx context.Context, files map[string]string, port 
 		{k.c.o.Policy, "poddisruptionbudgets", objectName(p), &policyv1.PodDisruptionBudget{
 			TypeMeta: metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"}, ObjectMeta: meta(objectName(p)),
 			Spec: policyv1.PodDisruptionBudgetSpec{
-				MinAvailable: &all, Selector: &metav1.LabelSelector{MatchLabels: selector},
+				MinAvailable: &all, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{
+					v1alpha1.LabelPool: p.Name, v1alpha1.LabelPoolBusy: "true",
+				}},
 			},
 		}},
 	} {
@@ -222,10 +224,16 @@ func (k *keeper) createPod(ctx context.Context, pool *v1alpha1.WorkerPool, p *co
 	return nil
 }
 
+// ownGrace stands for the seconds that a pod was made with.
+const ownGrace = -1
+
 // deletePod deletes a pod with a number of seconds for its processes to end.
 func (k *keeper) deletePod(ctx context.Context, pod *podRow, seconds int64) error {
 	uid := types.UID(pod.uid)
 	options := &metav1.DeleteOptions{GracePeriodSeconds: &seconds, Preconditions: &metav1.Preconditions{UID: &uid}}
+	if seconds == ownGrace {
+		options.GracePeriodSeconds = nil
+	}
 	err := k.c.o.Core.Delete().Namespace(k.namespace).Resource("pods").Name(pod.name).
 		Timeout(apiWithin).Body(options).Do(ctx).Error()
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
@@ -234,16 +242,27 @@ func (k *keeper) deletePod(ctx context.Context, pod *podRow, seconds int64) erro
 	return nil
 }
 
-// markPod writes the marks of a pod, the memory in bytes that it holds, and what it may use.
-func (k *keeper) markPod(ctx context.Context, pod *podRow, marks string, held int64, allowance string) error {
-	annotations := map[string]any{v1alpha1.AnnotationPoolMarks: marks, v1alpha1.AnnotationPoolHeld: nil}
+// safeToEvict says to the cluster autoscaler whether it may evict a pod, which otherwise keeps its node: no controller
+// that it knows would make another. Source: its FAQ.
+const safeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+
+// markPod writes the marks of a pod, the memory in bytes that it holds, what it may use, and whether it runs nothing.
+func (k *keeper) markPod(
+	ctx context.Context, pod *podRow, marks string, held int64, allowance string, idle bool,
+) error {
+	annotations := map[string]any{
+		v1alpha1.AnnotationPoolMarks: marks, v1alpha1.AnnotationPoolHeld: nil, safeToEvict: strconv.FormatBool(idle),
+	}
 	if held > 0 {
 		annotations[v1alpha1.AnnotationPoolHeld] = strconv.FormatInt(held, 10)
 	}
 	if pod.guarded {
 		annotations[v1alpha1.AnnotationPoolAllowance] = allowance
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.uid, "annotations": annotations}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": pod.uid, "annotations": annotations,
+		"labels": map[string]any{v1alpha1.LabelPoolBusy: strconv.FormatBool(!idle)},
+	}})
 	if err != nil {
 		return fmt.Errorf("encoding the marks of pod %s: %w", pod.name, err)
 	}

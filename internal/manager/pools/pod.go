@@ -49,6 +49,7 @@ type podRow struct {
 	start               pool.Size    // with which its NodeManager starts; zero: what the pool says
 	template            string       // what it was made from; "": that is not known
 	message             string       // of its guard, if that has ended
+	idle                bool         // it is known to others as one that runs nothing
 }
 
 func rowOf(p *corev1.Pod) podRow {
@@ -70,7 +71,7 @@ func rowOf(p *corev1.Pod) podRow {
 			r.request = r.request.Plus(kube.BatchRequest(&p.Spec.Containers[i]))
 		}
 	}
-	r.template = p.Annotations[v1alpha1.AnnotationPoolTemplate]
+	r.template, r.idle = p.Annotations[v1alpha1.AnnotationPoolTemplate], p.Labels[v1alpha1.LabelPoolBusy] == "false"
 	// A mark that cannot be read is none: the controller then waits longer, and kills nothing earlier.
 	_ = json.Unmarshal([]byte(p.Annotations[v1alpha1.AnnotationPoolMarks]), &r.marks)
 	r.held, _ = strconv.ParseInt(p.Annotations[v1alpha1.AnnotationPoolHeld], 10, 64) // else 0, and it is written anew
@@ -110,7 +111,7 @@ func rowOf(p *corev1.Pod) podRow {
 // nor what is read when the pod is gone.
 func podMatters(before, after podRow) bool {
 	for _, r := range []*podRow{&before, &after} {
-		r.marks, r.raw, r.held, r.allowance, r.message = pool.Marks{}, "", 0, "", ""
+		r.marks, r.raw, r.held, r.allowance, r.message, r.idle = pool.Marks{}, "", 0, "", "", false
 	}
 	return before != after
 }
@@ -166,6 +167,7 @@ func (r *round) fromTemplate(pl *place, marks, work string) (*corev1.Pod, *corev
 		Spec: t.Spec,
 	}
 	metav1.SetMetaDataLabel(&p.ObjectMeta, v1alpha1.LabelPool, r.p.Name)
+	metav1.SetMetaDataLabel(&p.ObjectMeta, v1alpha1.LabelPoolBusy, "true")
 	metav1.SetMetaDataLabel(&p.ObjectMeta, v1alpha1.LabelQoS, string(model.ClassBE))
 	metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.AnnotationPoolMarks, marks)
 	s, no, stop := &p.Spec, false, int64((r.read.Drain+stopWithin)/time.Second)

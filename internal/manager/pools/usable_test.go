@@ -4,7 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/manager/pools/olap"
@@ -50,5 +53,45 @@ func TestUsable(t *testing.T) {
 		if used, _, err := r.k.usable(bad); used != nil || err == nil || strings.Contains(err.Error(), "goes on") {
 			t.Errorf("without a spec that can be used: %+v, %v", used, err)
 		}
+	}
+}
+
+// TestAbandon deletes a pool whose spec cannot be read. Its pods are told to end with the time that they were made with,
+// others' pods are left alone, and when none is left, the pool goes.
+func TestAbandon(t *testing.T) {
+	r, f := apiRound(t, nil)
+	p := r.p
+	p.UID, p.Finalizers = "pool", []string{v1alpha1.FinalizerPool}
+	pod := func(name string, owner types.UID, deleting bool) *corev1.Pod {
+		yes := true
+		o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: name, UID: types.UID(name)}}
+		o.OwnerReferences = []metav1.OwnerReference{{Kind: "WorkerPool", UID: owner, Controller: &yes}}
+		if deleting {
+			o.DeletionTimestamp = &metav1.Time{Time: r.now}
+		}
+		return o
+	}
+	table := r.k.c.pods[p.Namespace]
+	own, leaving := pod("own", "pool", false), pod("leaving", "pool", true)
+	for _, o := range []*corev1.Pod{own, leaving, pod("other", "other", false)} {
+		if err := table.Add(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.k.abandon(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	path := "DELETE /namespaces/" + p.Namespace + "/pods/own force="
+	if body, found := f.changes[path]; len(f.changes) != 1 || !found || strings.Contains(body, "gracePeriodSeconds") {
+		t.Errorf("the changes are %s", f.changes)
+	}
+	clear(f.changes)
+	for _, o := range []*corev1.Pod{own, leaving} {
+		if err := table.Delete(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.k.abandon(t.Context(), p); err != nil || len(f.changes) != 1 {
+		t.Errorf("without pods: %v, the changes are %s", err, f.changes)
 	}
 }

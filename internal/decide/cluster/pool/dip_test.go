@@ -112,3 +112,113 @@ func TestLastingFallKills(t *testing.T) {
 		}
 	}
 }
+
+// TestSecondFall lets the slack fall again while containers have until a deadline. In time, they share it. Just before
+// its end and after it, what fitted until then has the whole grace, from the end of the first deadline on.
+func TestSecondFall(t *testing.T) {
+	for _, c := range []struct {
+		after int // seconds from the first fall to the second
+		left  [3]int
+	}{
+		{10, [3]int{1, 1, 1}},
+		{50, [3]int{1, 1, 1}},
+		{58, [3]int{5, 5, 1}},
+		{62, [3]int{5, 5, 1}},
+	} {
+		w, p := dipped(t, true, false)
+		p.Allowance, p.more = Size{6000, 9}, 0
+		w.run(c.after)
+		p.Allowance = Size{1024, 1}
+		left, at := [3]int{}, c.after
+		for i, next := range []int{72, 110, 144} {
+			w.run(next - at)
+			left[i], at = len(p.jobs), next
+		}
+		if left != c.left || w.early+w.short > 0 {
+			t.Errorf("after %d s: %d containers are left, want %d; %d were killed early\n%s", c.after, left, c.left,
+				w.early+w.short, w.out.String())
+		}
+	}
+}
+
+// TestDrainInFall drains a worker while some of its containers have until a deadline, or lets the slack fall while it
+// drains. Those that fit go on after the deadline, until the drain ends, unless it is decommissioned already.
+func TestDrainInFall(t *testing.T) {
+	for _, graceful := range []bool{false, true} {
+		for _, after := range []int{-20, 0, 2, 20, 58} { // seconds from the fall to the drain
+			if graceful && after < 0 {
+				continue
+			}
+			w, p := dipped(t, graceful, false)
+			if after < 0 {
+				p.Pod.Deleting = true
+				w.run(-after)
+			}
+			p.Allowance, p.more = Size{6000, 9}, 0
+			if after >= 0 {
+				w.run(after)
+				p.Pod.Deleting = true
+			}
+			w.run(200)
+			if len(p.jobs) != 5 || w.early+w.short > 0 || p.Pod == nil {
+				t.Errorf("graceful %t, drained after %d s: %d containers are left, %d were killed early\n%s", graceful, after,
+					len(p.jobs), w.early+w.short, w.out.String())
+			}
+			w.run(700)
+			if p.Pod != nil && p.Pod.Deleting {
+				t.Errorf("graceful %t, drained after %d s: it never ends\n%s", graceful, after, w.out.String())
+			}
+		}
+	}
+}
+
+// TestLateFall has the ResourceManager hear of a second fall when it has ended what the first one left no room for, or
+// not at all, as when it is busy or the controller is killed. What fitted until then has the whole grace. If it never
+// hears of any, the pod ends.
+func TestLateFall(t *testing.T) {
+	for _, deaf := range []int{10, 40, 58, 70, 1000} { // seconds after the second fall
+		w, p := dipped(t, true, false)
+		p.Allowance, p.more = Size{6000, 9}, 0
+		w.run(10)
+		p.Allowance = Size{1024, 1}
+		hears := w.now.Add(time.Duration(deaf) * time.Second)
+		w.lose = func() fate {
+			if w.now.Before(hears) {
+				return unheard
+			}
+			return arrives
+		}
+		w.run(300)
+		switch {
+		case w.short > 0, w.early > 0:
+			t.Errorf("deaf for %d s: %d were killed early\n%s", deaf, w.short+w.early, w.out.String())
+		case deaf < 1000 && len(p.jobs) != 1, deaf == 1000 && len(p.jobs) != 0 && p.Pod.Created.Before(hears.Add(-1000*time.Second)):
+			t.Errorf("deaf for %d s: %d containers are left\n%s", deaf, len(p.jobs), w.out.String())
+		}
+	}
+}
+
+// TestFallsAtRandom lets the slack of full workers go up and down, while resizes or their answers are lost and the
+// controller is killed now and then. No container ends before it had the grace since it did not fit.
+func TestFallsAtRandom(t *testing.T) {
+	kills := 0
+	for seed := range fixture.Times(uint64(60)) {
+		r := rand.New(rand.NewPCG(seed, 12))
+		w, p := dipped(t, r.IntN(2) == 0, r.IntN(3) == 0)
+		p.takes = time.Duration(20+r.IntN(100)) * time.Second
+		bad := r.IntN(4)
+		w.crash = func() bool { return r.IntN(30) < bad }
+		w.lose = func() fate { return []fate{arrives, unheard, unknown}[max(r.IntN(20)-17, 0)*min(bad, 1)] }
+		for range 100 {
+			p.Allowance, p.more = Size{int64(r.IntN(20000)), int64(r.IntN(10))}, int64(r.IntN(3))
+			w.run(1 + r.IntN(50))
+		}
+		if kills += w.kills; w.short+w.early > 0 {
+			t.Fatalf("seed %d: %d were killed without the grace, %d before their time\n%s", seed, w.short, w.early,
+				w.out.String())
+		}
+	}
+	if kills == 0 {
+		t.Error("nothing was killed, so this shows nothing")
+	}
+}

@@ -13,7 +13,13 @@ func (r *round) drain(m *Manager, end time.Time) Step {
 	allowed := r.w.Allowance.Or(r.set.Floor)
 	if until := r.in.Now.Add(r.patience(m, allowed)); !m.Used.Fits(allowed) &&
 		(r.marks.Until.IsZero() || until.Before(r.marks.Until)) {
-		r.marks.Until, r.marks.Into = until, allowed // counts in end from the next round on
+		r.marks.begin(m, until)
+		r.marks.Into = allowed // counts in end from the next round on
+	}
+	if r.partly() && !m.Used.Fits(r.marks.Into) && r.marks.Until.Before(end) {
+		s := r.size(m, r.marks.Into)
+		s.Phase = Draining
+		return s
 	}
 	s := Step{Phase: Draining, Verb: Wait, Within: end.Sub(r.in.Now), Why: ContainersRunning}
 	if r.w.Pod.Evicted && !m.Used.Fits(r.set.Floor) {
@@ -53,6 +59,14 @@ func (r *round) drain(m *Manager, end time.Time) Step {
 		r.marks.Told = end // a later time counts when the ResourceManager has confirmed it
 	}
 	return s
+}
+
+// partly reports whether a part of what containers use has to end by the deadline of a shrink, and the rest may go on.
+// A NodeManager that is decommissioned keeps all of it or nothing.
+func (r *round) partly() bool {
+	m, _ := r.w.Manager()
+	return !r.marks.Until.IsZero() && !r.marks.Into.Fits(r.set.Floor) && !r.w.Pod.Evicted &&
+		(m == nil || m.State != decommissioning)
 }
 
 // second is the precision of times that the ResourceManager is told, which are relative to its clock.

@@ -21,6 +21,7 @@ const (
 	lenient = 60
 	// The most that this becomes. A ResourceManager takes no deadline beyond 24 days.
 	longestPatience = 24 * time.Hour
+	lastPart        = 5 * time.Second // of a deadline; of a short grace, a quarter
 )
 
 // Figures are what a worker may offer by figures of its node over time ([Windows]), the floor included. The zero value
@@ -55,6 +56,9 @@ func (r *round) target(m *Manager) Size {
 	may := r.mayGrow()
 	want := Size{MemoryMiB: r.memory(total.MemoryMiB, may), VCores: r.vcores(total.VCores, m.Used.VCores, may)}
 	want = want.Or(r.kept(m))
+	if r.ending(m) {
+		want = want.Or(m.Total)
+	}
 	if !total.Fits(want) {
 		r.shrinks()
 	}

@@ -2,16 +2,37 @@ package pool
 
 import "time"
 
+// begin begins a deadline, or moves one to an earlier time.
+func (m *Marks) begin(manager *Manager, until time.Time) {
+	if m.Until.IsZero() {
+		m.From = manager.Total
+	}
+	m.Until = until
+}
+
 // lift ends a deadline.
-func (m *Marks) lift() { m.Until, m.Into = time.Time{}, Size{} }
+func (m *Marks) lift() { m.Until, m.Into, m.From = time.Time{}, Size{}, Size{} }
 
 // lift ends the deadline of a shrink whose cause is gone: what is in use fits into the size that it was for, or the
-// node has room for it again.
+// node has room for it again. It also ends one whose containers have ended, as far as the ResourceManager heard of it:
+// those that do not fit into a size that it has still to hear of have a deadline of their own.
 func (r *round) lift(m *Manager) {
 	r.short(m)
-	if m.Used.Fits(r.marks.Into) || r.labelled(m) && m.Used.Fits(r.room()) {
+	if m.Used.Fits(r.marks.Into) || r.labelled(m) && m.Used.Fits(r.room()) || r.heard(m) && m.Used.Fits(m.Total) {
 		r.marks.lift()
 	}
+}
+
+// heard reports whether the ResourceManager heard of a shrink since the deadline began. The total of a NodeManager that
+// is decommissioned does not say that: it is what is in use.
+func (r *round) heard(m *Manager) bool {
+	return !r.marks.Until.IsZero() && m.State != decommissioning && !r.marks.From.Fits(m.Total)
+}
+
+// ending reports whether a deadline that the ResourceManager heard of is near or over. What would not fit only from now
+// on would end with the rest, so nothing shrinks further until it is over.
+func (r *round) ending(m *Manager) bool {
+	return r.heard(m) && r.marks.Until.Sub(r.in.Now) < min(lastPart, r.set.Grace/4)
 }
 
 // labelled reports whether only containers of the pool's label land on a NodeManager.

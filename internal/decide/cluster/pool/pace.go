@@ -6,7 +6,7 @@ import (
 )
 
 // Pace leaves resizes beyond a number to later rounds: first those that grow most. It changes the steps of [Next] for
-// the same input. A step that is left keeps the marks of its pod, because a new mark would say that the worker grew.
+// the same input.
 func Pace(in *Input, steps []Step, most int) {
 	var all []int
 	for i, s := range steps {
@@ -23,6 +23,6 @@ func Pace(in *Input, steps []Step, most int) {
 	}
 	slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(growth(a), growth(b)) })
 	for _, i := range all[most:] {
-		steps[i].Verb, steps[i].Within, steps[i].Marks = Wait, 0, in.Workers[i].Pod.Marks
+		steps[i].Leave(in.Workers[i].Pod)
 	}
 }

@@ -120,6 +120,8 @@ type Marks struct {
 	// The size that Until is for. Once everything fits into it, Until is over, and the next shrink has a deadline of its
 	// own. The present total does not say that, because a resize may not have had an effect yet.
 	Into Size `json:"into,omitzero"`
+	// The total when Until began. While it is as large, the ResourceManager has not heard of a shrink since.
+	From Size `json:"from,omitzero"`
 	// The node had less memory than containers use. Since then, the margin of memory does not count for those that run.
 	Short bool `json:"short,omitzero"`
 	// When the ResourceManager kills what does not fit, or ends a decommission, at the earliest: it may not have heard of
@@ -312,7 +314,10 @@ func (r *round) end() time.Time {
 	if r.w.Pod.Evicted {
 		end = earlier(end, r.marks.Leaving.Add(r.set.Grace))
 	}
-	return earlier(earlier(end, r.marks.End), r.until()) // until: its slack is gone
+	if end = earlier(end, r.marks.End); r.partly() {
+		return end
+	}
+	return earlier(end, r.until()) // its slack is gone
 }
 
 // earlier returns the earlier of two times; the zero time is never.
@@ -475,7 +480,7 @@ func (r *round) size(m *Manager, want Size) Step {
 		s.Why = LessSlack
 	}
 	if sooner || over && r.marks.Until.IsZero() {
-		r.marks.Until = until
+		r.marks.begin(m, until)
 	}
 	r.marks.Armed, s.Within, r.marks.Told = r.in.RM.Since, r.set.Grace, time.Time{}
 	if over {

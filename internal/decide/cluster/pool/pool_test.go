@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -339,8 +340,30 @@ func TestDeadline(t *testing.T) {
 		{Step{Marks: Marks{Told: told}}, told},
 		{Step{}, now},
 	} {
-		if got := c.step.Deadline(now); !got.Equal(c.want) {
+		if got := c.step.Deadline(now); !got.Equal(c.want.Round(0)) {
 			t.Errorf("%+v: %s, want %s", c.step, got, c.want)
+		}
+	}
+}
+
+// TestDeadlineStays checks that later rounds, which read the mark of a pod, say the same deadline to the nanosecond. The
+// clocks that a time has are read one after the other, so a time that has both would differ.
+func TestDeadlineStays(t *testing.T) {
+	now := time.Now()
+	first := Step{Within: time.Minute, Marks: Marks{Until: now.Add(time.Minute)}}
+	written, err := json.Marshal(first.Marks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		var marks Marks
+		if err := json.Unmarshal(written, &marks); err != nil {
+			t.Fatal(err)
+		}
+		later := time.Now()
+		s := Step{Within: marks.Until.Sub(later), Marks: marks}
+		if want, got := first.Deadline(now), s.Deadline(later); !got.Equal(want) {
+			t.Fatalf("%s, first %s", got, want)
 		}
 	}
 }

@@ -90,10 +90,14 @@ type Step struct {
 }
 
 // Deadline returns until when what does not fit after a resize may run: a time that can be over, where a shrink before
-// set it.
+// set it. It is a time of the wall clock, as marks are, so that two rounds say the same of one deadline.
 func (s *Step) Deadline(now time.Time) time.Time {
 	if s.Within == 0 && !s.Marks.Told.IsZero() {
-		return s.Marks.Told
+		return s.Marks.Told.Round(0)
 	}
-	return now.Add(s.Within)
+	return now.Add(s.Within).Round(0)
 }
+
+// Leave leaves a step to a later round. It keeps the marks of the pod, because a new mark would say that the worker
+// grew, or that its containers have a deadline.
+func (s *Step) Leave(p *Pod) { s.Verb, s.Within, s.Marks = Wait, 0, p.Marks }

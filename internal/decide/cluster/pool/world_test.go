@@ -39,6 +39,8 @@ type world struct {
 	crash   func() bool // whether the controller is killed now; nil: never
 	kills   int         // containers that were killed at their deadline, or with the pod at its end
 	early   int         // those that were killed before
+	short   int         // those of kills that did not have the grace from when they did not fit
+	lose    func() fate // what becomes of a resize; nil: it arrives
 
 	sized   bool // pods keep the size with which they were made
 	follow  bool // the demand
@@ -75,8 +77,19 @@ type place struct {
 	history  History   // of its node, as the controller knows it
 	heard    time.Time // what its ResourceManager was told in this round
 	takes    time.Duration
-	lost     int // containers that Hadoop lost with a ResourceManager
+	lost     int       // containers that Hadoop lost with a ResourceManager
+	over     time.Time // since when its containers do not fit; zero: they do
+	marked   time.Time // when the mark with its deadline was written
 }
+
+// fate is what becomes of a request.
+type fate int
+
+const (
+	arrives fate = iota
+	unheard      // the ResourceManager does not get it
+	unknown      // it does, and the answer is lost
+)
 
 type job struct{ began, ends time.Time }
 
@@ -153,6 +166,9 @@ func (w *world) second(p *place) {
 	}
 	if due := !p.deadline.IsZero() && !w.now.Before(p.deadline); due && m.State == running && !w.dead {
 		for !p.size(len(p.jobs)).Fits(m.Total) {
+			if w.now.Sub(earlier(p.over, p.marked)) < w.set.Grace {
+				w.short++
+			}
 			w.kill(p, 1)
 		}
 	}
@@ -162,6 +178,16 @@ func (w *world) second(p *place) {
 	w.show(p)
 	if m.State == decommissioning && len(p.jobs) == 0 {
 		m.State, p.up = "DECOMMISSIONED", false
+	}
+	w.weigh(p)
+}
+
+// weigh keeps since when the containers of a place do not fit.
+func (w *world) weigh(p *place) {
+	if p.size(len(p.jobs)).Fits(p.manager().Total) {
+		p.over = time.Time{}
+	} else if p.over.IsZero() {
+		p.over = w.now
 	}
 }
 
@@ -298,6 +324,9 @@ func (w *world) carry(p *place, s Step) bool {
 		w.t.Errorf("%+v", s)
 	}
 	if p.Pod != nil {
+		if !s.Marks.Until.Equal(p.Pod.Marks.Until) {
+			p.marked = w.now
+		}
 		if p.Pod.Marks = s.Marks; w.killed() {
 			return false
 		}
@@ -329,8 +358,17 @@ func (w *world) carry(p *place, s Step) bool {
 		if m, _ = p.Manager(); m == nil || s.Size == m.Total {
 			break
 		}
+		what := arrives
+		if w.lose != nil {
+			what = w.lose()
+		}
+		if what == unheard {
+			break
+		}
 		m.Total, p.deadline = s.Size, w.now.Add(s.Within)
-		p.heard = p.deadline
+		if w.weigh(p); what == arrives {
+			p.heard = p.deadline
+		}
 	}
 	return true
 }
