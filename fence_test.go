@@ -55,7 +55,7 @@ var mayImport = map[string][]string{
 		"internal/observe/yarn", "internal/act/yarn", "internal/yarn", "internal/drain", "internal/guard/guardlog",
 		"internal/manager",
 	},
-	"internal/web":      {"api", "docs", "internal/model", "internal/observe/kube", "internal/manager/table"},
+	"internal/web":      {"api", "docs", "internal/model", "internal/observe/kube", "internal/manager/cache"},
 	"internal/sim":      {"internal/model", "internal/decide", "internal/sim"},
 	"internal/fixture":  {"internal/model"},
 	"internal/progress": {},

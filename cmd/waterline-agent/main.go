@@ -20,14 +20,14 @@ import (
 
 	actkube "github.com/waterline-io/waterline/internal/act/kube"
 	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/agent/faillog"
 	"github.com/waterline-io/waterline/internal/agent/kubelet"
 	"github.com/waterline-io/waterline/internal/agent/serve"
-	"github.com/waterline-io/waterline/internal/agent/trouble"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/nri"
 	"github.com/waterline-io/waterline/internal/observe/host"
 	"github.com/waterline-io/waterline/internal/observe/kube"
-	"github.com/waterline-io/waterline/internal/process"
+	"github.com/waterline-io/waterline/internal/program"
 )
 
 // version is set when a release is built.
@@ -99,7 +99,7 @@ func main() {
 	flags := flag.NewFlagSet("waterline-agent", flag.ContinueOnError)
 	o.flags(flags)
 	logrus.SetOutput(io.Discard) // of the NRI's transport; the agent reports what matters of it itself
-	os.Exit(process.Run(flags, version, func(ctx context.Context, log *slog.Logger) error { return run(ctx, &o, log) }))
+	os.Exit(program.Run(flags, version, func(ctx context.Context, log *slog.Logger) error { return run(ctx, &o, log) }))
 }
 
 // run wires the agent up and runs it until the context ends.
@@ -133,7 +133,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	if o.nri != "" {
 		cfg.Runtime = plugin.connect
 	}
-	cfg.Kubelet = func(log *trouble.Log) agent.Kubelet {
+	cfg.Kubelet = func(log *faillog.Log) agent.Kubelet {
 		poller.Pods, poller.Log = cfg.Pods.Snapshot, log
 		return kubelet.New(poller)
 	}
@@ -141,7 +141,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	public, err := process.Public(version, collectors{a.Collector(), &plugin}, a.Healthy, a.Ready)
+	public, err := program.Public(version, collectors{a.Collector(), &plugin}, a.Healthy, a.Ready)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func connect(o *options, cfg *agent.Config, poller *kubelet.Poller, namespaces b
 	if o.nodeName == "" {
 		return errors.New("the name of this node is unknown; set --node-name or $NODE_NAME, or use --pods without a cluster")
 	}
-	config, err := process.RestConfig(o.kubeconfig)
+	config, err := program.RestConfig(o.kubeconfig)
 	if err != nil {
 		return fmt.Errorf("finding the cluster; use --pods without one: %w", err)
 	}
@@ -247,7 +247,7 @@ func listen(ctx context.Context, address string, handler http.Handler, cancel co
 	if err != nil {
 		return err
 	}
-	server := process.NewServer(handler, connections)
+	server := program.NewServer(handler, connections)
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/agent"
-	"github.com/waterline-io/waterline/internal/agent/trouble"
+	"github.com/waterline-io/waterline/internal/agent/faillog"
 	"github.com/waterline-io/waterline/internal/nri"
 )
 
@@ -19,7 +19,7 @@ type runtimePlugin struct {
 }
 
 // connect makes the client that asks the agent where containers are placed, and when they may start.
-func (p *runtimePlugin) connect(answers agent.Answers, log *trouble.Log) agent.Runtime {
+func (p *runtimePlugin) connect(answers agent.Answers, log *faillog.Log) agent.Runtime {
 	client := nri.New(nri.Config{
 		Socket: p.socket, Report: log.Report, Place: answers.Place, Start: answers.Start, Runs: answers.Runs,
 	})

@@ -32,7 +32,7 @@ import (
 	"github.com/waterline-io/waterline/internal/manager/pools"
 	"github.com/waterline-io/waterline/internal/manager/uninstall"
 	"github.com/waterline-io/waterline/internal/observe/kube"
-	"github.com/waterline-io/waterline/internal/process"
+	"github.com/waterline-io/waterline/internal/program"
 	"github.com/waterline-io/waterline/internal/web"
 )
 
@@ -116,7 +116,7 @@ func main() {
 	var o options
 	flags := flag.NewFlagSet("waterline-manager", flag.ContinueOnError)
 	o.flags(flags)
-	os.Exit(process.Run(flags, version, func(ctx context.Context, log *slog.Logger) error { return run(ctx, &o, log) }))
+	os.Exit(program.Run(flags, version, func(ctx context.Context, log *slog.Logger) error { return run(ctx, &o, log) }))
 }
 
 // run wires the manager up and runs it until the context ends.
@@ -125,7 +125,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		return errors.New("the namespace or the name of this replica is unknown; set --namespace or $POD_NAMESPACE, and " +
 			"--identity")
 	}
-	config, err := process.RestConfig(o.kubeconfig)
+	config, err := program.RestConfig(o.kubeconfig)
 	if err != nil {
 		return fmt.Errorf("finding the cluster: %w", err)
 	}
@@ -213,7 +213,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 			return m.Ready()
 		}
 	}
-	public, err := process.Public(version, m.Collector(), m.Alive, ready)
+	public, err := program.Public(version, m.Collector(), m.Alive, ready)
 	if err != nil {
 		return err
 	}
@@ -309,7 +309,7 @@ func serve(ctx context.Context, address string, handler http.Handler, secure *tl
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
-	server := process.NewServer(parting(ctx, handler), connections)
+	server := program.NewServer(parting(ctx, handler), connections)
 	server.TLSConfig = secure
 	running.Go(func() {
 		err := error(nil)

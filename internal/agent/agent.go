@@ -1,8 +1,8 @@
 // Package agent is the shell around the decisions on one node: it observes, calls package decide/node, acts, and starts
 // again when something changes. One goroutine, the loop, owns all state; everything else only wakes it.
 //
-// The packages beside the loop: machine is its side of the kernel, ruling finds the governing policy, kubelet reads
-// what the API does not contain, delivery writes to the API, store keeps state on disk, metrics and serve show the
+// The packages beside the loop: kernel is its side of cgroups and files, policy finds the one that governs, kubelet reads
+// what the API does not contain, apiwriter writes to the API, store keeps state on disk, metrics and serve show the
 // state.
 package agent
 
@@ -18,13 +18,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/waterline-io/waterline/internal/agent/delivery"
+	"github.com/waterline-io/waterline/internal/agent/apiwriter"
+	"github.com/waterline-io/waterline/internal/agent/faillog"
+	"github.com/waterline-io/waterline/internal/agent/kernel"
 	"github.com/waterline-io/waterline/internal/agent/loopview"
-	"github.com/waterline-io/waterline/internal/agent/machine"
 	"github.com/waterline-io/waterline/internal/agent/metrics"
-	"github.com/waterline-io/waterline/internal/agent/ruling"
+	"github.com/waterline-io/waterline/internal/agent/policy"
 	"github.com/waterline-io/waterline/internal/agent/store"
-	"github.com/waterline-io/waterline/internal/agent/trouble"
 	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -76,16 +76,16 @@ type Config struct {
 
 	Pods     Pods
 	Policies func() ([]model.ClusterPolicy, error)     // of this node alone; nil: those of the cluster
-	Kubelet  func(log *trouble.Log) Kubelet            // nil: its settings are never read
-	Runtime  func(a Answers, log *trouble.Log) Runtime // nil: containers start without CPUs and limits of ours
-	API      delivery.Config                           // writes to the API
+	Kubelet  func(log *faillog.Log) Kubelet            // nil: its settings are never read
+	Runtime  func(a Answers, log *faillog.Log) Runtime // nil: containers start without CPUs and limits of ours
+	API      apiwriter.Config                          // writes to the API
 	Log      *slog.Logger
 }
 
 // Agent applies the governing policy to one node.
 type Agent struct {
 	cfg      Config
-	log      *trouble.Log
+	log      *faillog.Log
 	requests chan func() // run by the loop
 	born     time.Time
 	beat     atomic.Int64                 // last turn of the loop, since born; the wall clock may be set meanwhile
@@ -94,11 +94,11 @@ type Agent struct {
 	started  *inbox
 	apiAway  atomic.Bool // a pod was awaited in vain, and the API has shown nothing since
 	poller   Kubelet
-	delivery *delivery.Delivery
+	writer   *apiwriter.Writer
 
 	// What follows belongs to the loop.
-	machine   *machine.Machine
-	ruling    ruling.Ruling
+	kernel    *kernel.Kernel
+	policy    policy.Governing
 	pods      model.Snapshot
 	kept      *model.Snapshot // what the API showed an earlier agent; nil: it shows something now, or nothing was kept
 	kubelet   model.Kubelet
@@ -115,10 +115,10 @@ type Agent struct {
 
 // New returns an agent that does nothing yet.
 func New(cfg Config) *Agent {
-	log := trouble.New(cfg.Log)
+	log := faillog.New(cfg.Log)
 	a := &Agent{
 		cfg: cfg, log: log, requests: make(chan func()), born: time.Now(),
-		delivery: delivery.New(cfg.API, log), ruling: ruling.Ruling{File: cfg.Policies, Log: log},
+		writer: apiwriter.New(cfg.API, log), policy: policy.Governing{File: cfg.Policies, Log: log},
 		poller: noKubelet{}, started: newInbox(),
 	}
 	if cfg.Kubelet != nil {
@@ -139,18 +139,18 @@ func (a *Agent) Run(ctx context.Context) error {
 	forGood := false
 	defer func() {
 		if forGood {
-			a.log.Report("state", a.store.Remove(machine.UndoFile))
+			a.log.Report("state", a.store.Remove(kernel.UndoFile))
 		}
 		a.log.Report("closing", a.store.Close())
 	}()
-	a.machine, err = machine.Open(machine.Config{
+	a.kernel, err = kernel.Open(kernel.Config{
 		CgroupRoot: a.cfg.CgroupRoot, Kubepods: a.cfg.Kubepods, SelfUID: a.cfg.SelfUID, RunDir: a.cfg.RunDir,
 		NodeName: a.cfg.NodeName, Sys: a.cfg.Sys, Proc: a.cfg.Proc, Log: a.log,
 	})
 	if err != nil {
 		return err
 	}
-	defer func() { a.log.Report("closing", a.machine.Close()) }()
+	defer func() { a.log.Report("closing", a.kernel.Close()) }()
 	a.state, err = a.store.State.Load()
 	a.log.Report("state", err)
 	kept, found, err := a.store.Pods.Load()
@@ -165,7 +165,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	beside.Go(func() { a.cfg.Pods.Run(ctx) })
 	beside.Go(func() { a.poller.Run(ctx, kubelets) })
 	beside.Go(func() { a.store.State.Copy(ctx, a.log) })
-	beside.Go(func() { a.delivery.Run(ctx) })
+	beside.Go(func() { a.writer.Run(ctx) })
 	if a.cfg.Runtime != nil {
 		answers := Answers{
 			Place: a.place, Start: a.start,
@@ -174,10 +174,10 @@ func (a *Agent) Run(ctx context.Context) error {
 		runtime := a.cfg.Runtime(answers, a.log)
 		beside.Go(func() { runtime.Run(ctx) })
 	}
-	a.machine.Start(ctx, &beside)
+	a.kernel.Start(ctx, &beside)
 	a.loop(ctx, kubelets)
 	a.leave()
-	if forGood = a.ruling.Off() && a.machine.Restored(); !forGood {
+	if forGood = a.policy.Off() && a.kernel.Restored(); !forGood {
 		a.log.Report("state", a.store.State.Last(&a.state, time.Now()))
 	}
 	return nil
@@ -186,20 +186,20 @@ func (a *Agent) Run(ctx context.Context) error {
 // leave limits batch by arithmetic, because nobody looks at waits until an agent starts again, and undoes what must not
 // outlive the agent. Everything else stays.
 func (a *Agent) leave() {
-	if !a.machine.Found() {
+	if !a.kernel.Found() {
 		return
 	}
 	now := time.Now()
 	if a.plan.Suppress != nil {
-		n := a.observe(now, a.machine.ObserveOnce())
+		n := a.observe(now, a.kernel.ObserveOnce())
 		n.Stopping = true
-		r := node.Round{Node: n, Policy: *a.ruling.Policy(), State: a.state}
+		r := node.Round{Node: n, Policy: *a.policy.Policy(), State: a.state}
 		r.Plan, a.state = node.Decide(r.Node, r.Policy, r.State)
-		a.incidents = a.machine.Apply(&r.Plan)
+		a.incidents = a.kernel.Apply(&r.Plan)
 		a.log.Report("journal", a.store.Journal.Append(&r))
 	}
-	if plan := node.Leave(a.machine.Owned()); len(plan.Settings) > 0 {
-		a.machine.Apply(&plan)
+	if plan := node.Leave(a.kernel.Owned()); len(plan.Settings) > 0 {
+		a.kernel.Apply(&plan)
 	}
 }
 
@@ -218,7 +218,7 @@ func (a *Agent) assess() {
 	switch {
 	case !a.pods.Known || a.kept != nil:
 		a.notReady("the pods of this node are not known yet")
-	case a.machine.ReadOnly():
+	case a.kernel.ReadOnly():
 		a.notReady("the cgroup file system is mounted read-only")
 	default:
 		a.ready.Store(nil)
@@ -269,10 +269,10 @@ type View = loopview.View
 func (a *Agent) View(ctx context.Context, f func(v *View)) error {
 	return a.do(ctx, func() {
 		v := &View{
-			Node: func(now time.Time) model.Node { return a.observe(now, machine.Once{}) }, Found: a.machine.Found(),
-			Pods: a.pods.Pods, Policy: *a.ruling.Policy(), State: a.state, Plan: &a.plan,
-			Files: a.machine.Status, Topology: a.machine.Topology,
-			Age: time.Since(a.born), Repairs: a.machine.Stats().Repairs, Troubles: a.log.Standing(),
+			Node: func(now time.Time) model.Node { return a.observe(now, kernel.Once{}) }, Found: a.kernel.Found(),
+			Pods: a.pods.Pods, Policy: *a.policy.Policy(), State: a.state, Plan: &a.plan,
+			Files: a.kernel.Status, Topology: a.kernel.Topology,
+			Age: time.Since(a.born), Repairs: a.kernel.Stats().Repairs, Troubles: a.log.Standing(),
 		}
 		if v.Found {
 			n := v.Node(time.Now())
@@ -314,12 +314,12 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 func (a *Agent) metrics() []prometheus.Metric {
 	n := model.Node{Pods: a.pods.Pods, PodsKnown: a.pods.Known}
 	v := metrics.View{
-		Node: &n, Policy: a.ruling.Policy(), Plan: &a.plan, Lean: a.cfg.LeanMetrics,
-		BadAnnotations: a.delivery.BadAnnotations(), Errors: a.log.Each,
+		Node: &n, Policy: a.policy.Policy(), Plan: &a.plan, Lean: a.cfg.LeanMetrics,
+		BadAnnotations: a.writer.BadAnnotations(), Errors: a.log.Each,
 	}
-	if a.machine != nil {
-		v.Owned, v.Files, v.Watching = len(a.machine.Owned()), a.machine.Stats(), a.machine.Watched()
-		v.Load, v.Sampled = a.machine.Load(), a.machine.Sampled()
+	if a.kernel != nil {
+		v.Owned, v.Files, v.Watching = len(a.kernel.Owned()), a.kernel.Stats(), a.kernel.Watched()
+		v.Load, v.Sampled = a.kernel.Load(), a.kernel.Sampled()
 	}
 	return a.recorder.Collect(&v)
 }
@@ -328,7 +328,7 @@ func (a *Agent) metrics() []prometheus.Metric {
 // pods have their own CPUs; where no pod has or had any, the CPUs of every container are others' to set.
 func (a *Agent) placingOf(r *node.Round) *node.Placing {
 	p := &node.Placing{
-		V2: a.machine.V2(), Policy: r.Policy, Kubelet: a.kubelet, Pods: r.Plan.Pods, CPUs: r.Plan.CPUs,
+		V2: a.kernel.V2(), Policy: r.Policy, Kubelet: a.kubelet, Pods: r.Plan.Pods, CPUs: r.Plan.CPUs,
 	}
 	if p.CPUs != nil || slices.ContainsFunc(r.Node.Owned, func(o model.Owned) bool { return o.Knob == model.Cpuset }) {
 		p.Topology = r.Node.Topology

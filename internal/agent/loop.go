@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/agent/machine"
+	"github.com/waterline-io/waterline/internal/agent/kernel"
 	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -29,7 +29,7 @@ func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
 	a.updatePolicy(time.Now())
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	m := a.machine
+	m := a.kernel
 	for {
 		podsChanged := false
 		select {
@@ -56,7 +56,7 @@ func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
 			if !m.TakeWaited() {
 				continue
 			}
-		case <-a.delivery.Ended():
+		case <-a.writer.Ended():
 			m.News = true
 		case <-timer.C:
 			podsChanged = a.updatePolicy(time.Now())
@@ -102,12 +102,12 @@ func (a *Agent) takePods() {
 // untilNext returns how long nothing needs to be done unless something happens.
 func (a *Agent) untilNext() time.Duration {
 	next := heartbeat
-	for _, at := range []time.Time{a.nextAudit, a.plan.Next, a.machine.NextLoad()} {
+	for _, at := range []time.Time{a.nextAudit, a.plan.Next, a.kernel.NextLoad()} {
 		if !at.IsZero() {
 			next = min(next, time.Until(at))
 		}
 	}
-	if a.machine.News && a.machine.Found() {
+	if a.kernel.News && a.kernel.Found() {
 		next = 0
 	}
 	return max(next, 0)
@@ -115,9 +115,9 @@ func (a *Agent) untilNext() time.Duration {
 
 // updatePolicy evaluates the policies, and reports whether the result changed.
 func (a *Agent) updatePolicy(now time.Time) bool {
-	changed := a.ruling.Update(now, a.pods.NodeInfo, a.pods.Policies)
-	if changed && a.machine != nil {
-		a.machine.News = true
+	changed := a.policy.Update(now, a.pods.NodeInfo, a.pods.Policies)
+	if changed && a.kernel != nil {
+		a.kernel.News = true
 	}
 	return changed
 }
@@ -125,7 +125,7 @@ func (a *Agent) updatePolicy(now time.Time) bool {
 // turn observes what happened, and decides again if anything differs from the input of the last round.
 func (a *Agent) turn(podsChanged bool) {
 	now := time.Now()
-	m := a.machine
+	m := a.kernel
 	if !m.Found() {
 		if err := m.Find(); err != nil {
 			a.notReady(err.Error())
@@ -182,9 +182,9 @@ func (a *Agent) round(now time.Time, reason bool) {
 		// Before the kernel's files, like the undo record: a restart must find the CPUs of pods.
 		a.log.Report("state", a.store.State.Save(&a.state, now))
 	}
-	a.incidents = a.machine.Apply(&r.Plan)
+	a.incidents = a.kernel.Apply(&r.Plan)
 	a.release(r.Plan.Pods)
-	a.machine.News = refused(a.incidents)
+	a.kernel.News = refused(a.incidents)
 	a.lastRound = time.Now()
 	a.recorder.Round(&before, &r.Plan, a.lastRound.Sub(now))
 	// After the kernel's files: what people read can wait.
@@ -194,29 +194,29 @@ func (a *Agent) round(now time.Time, reason bool) {
 	a.log.Report("podlist", a.store.Pods.Save(&a.pods, now))
 	a.log.Report("allowances", a.store.Allowances.Write(&r.Node, &r.Policy, &r.Plan))
 	if r.Plan.Report.Write {
-		r.Plan.Report.Pressure = a.recorder.Pressure(a.machine.Load())
-		r.Plan.Report.Throttled = a.recorder.Throttled(a.machine.Load())
+		r.Plan.Report.Pressure = a.recorder.Pressure(a.kernel.Load())
+		r.Plan.Report.Throttled = a.recorder.Throttled(a.kernel.Load())
 	}
-	a.delivery.Post(&r.Node, &r.Plan)
+	a.writer.Post(&r.Node, &r.Plan)
 }
 
 // decide decides a round. If the plan needs an observation that the round lacks, decide observes it and decides again,
 // before anything is carried out: no plan rests on less than it needs.
 func (a *Agent) decide(now time.Time) node.Round {
 	const attempts = 3
-	once := a.machine.ObserveOnce()
+	once := a.kernel.ObserveOnce()
 	state := a.state
 	for attempt := 1; ; attempt++ {
-		r := node.Round{Node: a.observe(now, once), Policy: *a.ruling.Policy(), State: state}
+		r := node.Round{Node: a.observe(now, once), Policy: *a.policy.Policy(), State: state}
 		r.Plan, a.state = node.Decide(r.Node, r.Policy, r.State)
-		if !a.machine.Need(now, &r.Plan.Observe) || attempt == attempts {
+		if !a.kernel.Need(now, &r.Plan.Observe) || attempt == attempts {
 			return r
 		}
 	}
 }
 
 // observe returns the input of a round.
-func (a *Agent) observe(now time.Time, once machine.Once) model.Node {
+func (a *Agent) observe(now time.Time, once kernel.Once) model.Node {
 	n := model.Node{
 		Now:         now,
 		Capacity:    a.pods.Capacity,
@@ -228,11 +228,11 @@ func (a *Agent) observe(now time.Time, once machine.Once) model.Node {
 		Withdrawn:   a.pods.Withdrawn,
 		Koordinator: a.cfg.Koordinator,
 		Incidents:   a.incidents,
-		Ruling:      a.ruling.Says(),
+		Ruling:      a.policy.Says(),
 		Object:      model.NodeObject{UID: a.pods.UID, Published: a.pods.Published, Reported: a.pods.Reported},
-		Writes:      a.delivery.Writes(),
+		Writes:      a.writer.Writes(),
 	}
-	a.machine.Observe(&n, once)
+	a.kernel.Observe(&n, once)
 	n.Pods, a.reported = identify(n.Pods, &n.Tree, a.reported)
 	return n
 }

@@ -87,9 +87,9 @@ func (a *Agent) takeStarts() {
 			a.waiting = append(a.waiting, s)
 		}
 	}
-	a.machine.News = true
-	if a.machine.Found() {
-		a.machine.Scan()
+	a.kernel.News = true
+	if a.kernel.Found() {
+		a.kernel.Scan()
 	}
 }
 

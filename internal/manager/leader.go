@@ -13,13 +13,13 @@ import (
 
 	"github.com/waterline-io/waterline/internal/decide/cluster/nodehealth"
 	"github.com/waterline-io/waterline/internal/manager/admit"
+	"github.com/waterline-io/waterline/internal/manager/cache"
 	"github.com/waterline-io/waterline/internal/manager/evict"
 	"github.com/waterline-io/waterline/internal/manager/fleet"
 	"github.com/waterline-io/waterline/internal/manager/health"
 	"github.com/waterline-io/waterline/internal/manager/policystatus"
 	"github.com/waterline-io/waterline/internal/manager/pools"
 	"github.com/waterline-io/waterline/internal/manager/sweep"
-	"github.com/waterline-io/waterline/internal/manager/table"
 )
 
 const (
@@ -53,7 +53,7 @@ type leader struct {
 	requested sweep.Requests    // by batch pods, of the largest owners
 }
 
-func newLeader(cfg *Config, p *fleet.Policies, namespaces *table.Table[map[string]string]) *leader {
+func newLeader(cfg *Config, p *fleet.Policies, namespaces *cache.Table[map[string]string]) *leader {
 	l := &leader{
 		cfg: cfg, core: cfg.Client.CoreV1().RESTClient(), fleet: fleet.New(), policies: p, log: cfg.Log, start: time.Now(),
 	}

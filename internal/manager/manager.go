@@ -32,9 +32,9 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/cluster/evictbudget"
 	"github.com/waterline-io/waterline/internal/decide/cluster/nodehealth"
 	"github.com/waterline-io/waterline/internal/manager/admit"
+	"github.com/waterline-io/waterline/internal/manager/cache"
 	"github.com/waterline-io/waterline/internal/manager/fleet"
 	"github.com/waterline-io/waterline/internal/manager/pools"
-	"github.com/waterline-io/waterline/internal/manager/table"
 )
 
 // Names of the manager's objects.
@@ -74,7 +74,7 @@ type Config struct {
 type Manager struct {
 	cfg        Config
 	policies   *fleet.Policies
-	namespaces *table.Table[map[string]string] // that opted in
+	namespaces *cache.Table[map[string]string] // that opted in
 	admitted   sync.Map                        // admit.Why → *atomic.Uint64
 
 	leading atomic.Pointer[leader] // nil: another replica leads
@@ -84,7 +84,7 @@ type Manager struct {
 func New(cfg Config) *Manager {
 	return &Manager{
 		cfg: cfg, policies: fleet.NewPolicies(cfg.Log, cfg.Koordinator),
-		namespaces: table.New(func(obj any) map[string]string { return obj.(*corev1.Namespace).Labels }),
+		namespaces: cache.New(func(obj any) map[string]string { return obj.(*corev1.Namespace).Labels }),
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/manager/table"
+	"github.com/waterline-io/waterline/internal/manager/cache"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
@@ -111,7 +111,7 @@ func engine(s *v1alpha1.WorkerPoolSpec) string {
 }
 
 // sorted returns the rows of a table in the order of their names.
-func sorted[T any](t *table.Table[T]) []T {
+func sorted[T any](t *cache.Table[T]) []T {
 	rows, _ := t.All()
 	names := make([]string, 0, len(rows))
 	for name := range rows {

@@ -25,7 +25,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/docs"
-	"github.com/waterline-io/waterline/internal/manager/table"
+	"github.com/waterline-io/waterline/internal/manager/cache"
 )
 
 // Options configure a [Server].
@@ -48,9 +48,9 @@ type Server struct {
 	access   *access
 	reasons  map[string]docs.Meaning
 
-	reports  *table.Table[node]
-	policies *table.Table[v1alpha1.ColocationPolicy]
-	pools    map[string]*table.Table[v1alpha1.WorkerPool] // by namespace
+	reports  *cache.Table[node]
+	policies *cache.Table[v1alpha1.ColocationPolicy]
+	pools    map[string]*cache.Table[v1alpha1.WorkerPool] // by namespace
 
 	mu      sync.Mutex // guards what follows
 	history history
@@ -70,17 +70,17 @@ func New(o Options) *Server {
 	s := &Server{
 		o: o, instance: hex.EncodeToString(id), began: o.Now(), access: newAccess(o.Client, o.Now),
 		reasons: docs.Meanings(docs.Reasons),
-		policies: table.New(func(obj any) v1alpha1.ColocationPolicy {
+		policies: cache.New(func(obj any) v1alpha1.ColocationPolicy {
 			p := obj.(*v1alpha1.ColocationPolicy).DeepCopy()
 			p.ManagedFields = nil
 			return *p
 		}),
-		pools: map[string]*table.Table[v1alpha1.WorkerPool]{}, pods: map[string]podList{},
+		pools: map[string]*cache.Table[v1alpha1.WorkerPool]{}, pods: map[string]podList{},
 	}
 	rows := &rows{}
-	s.reports = table.New(func(obj any) node { return rows.read(obj.(*v1alpha1.NodeReport)) })
+	s.reports = cache.New(func(obj any) node { return rows.read(obj.(*v1alpha1.NodeReport)) })
 	for _, namespace := range o.PoolNamespaces {
-		s.pools[namespace] = table.New(func(obj any) v1alpha1.WorkerPool {
+		s.pools[namespace] = cache.New(func(obj any) v1alpha1.WorkerPool {
 			p := obj.(*v1alpha1.WorkerPool).DeepCopy()
 			p.ManagedFields = nil
 			return *p

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/agent/ruling"
-	"github.com/waterline-io/waterline/internal/agent/trouble"
+	"github.com/waterline-io/waterline/internal/agent/faillog"
+	"github.com/waterline-io/waterline/internal/agent/policy"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 	"github.com/waterline-io/waterline/internal/poll"
@@ -159,7 +159,7 @@ func (c *crowd) follow(count int) *followers {
 
 // run evaluates the policies of a node after each change, as its agent does.
 func (f *followers) run(ctx context.Context, i int, name string, cluster *kube.Cluster) {
-	r := ruling.Ruling{Log: trouble.New(slog.New(slog.DiscardHandler))}
+	r := policy.Governing{Log: faillog.New(slog.New(slog.DiscardHandler))}
 	var mode model.Mode
 	for {
 		select {

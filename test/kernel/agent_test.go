@@ -17,10 +17,10 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	acthost "github.com/waterline-io/waterline/internal/act/host"
 	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/agent/faillog"
+	"github.com/waterline-io/waterline/internal/agent/kernel"
 	"github.com/waterline-io/waterline/internal/agent/kubelet"
-	"github.com/waterline-io/waterline/internal/agent/machine"
 	"github.com/waterline-io/waterline/internal/agent/restore"
-	"github.com/waterline-io/waterline/internal/agent/trouble"
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/fixture"
@@ -109,7 +109,7 @@ func (n *testNode) start(source agent.Pods, change func(*agent.Config)) *run {
 			return []model.ClusterPolicy{{Rollout: model.DefaultRollout, Policy: r.policy}}, nil
 		},
 		Pods: source,
-		Kubelet: func(log *trouble.Log) agent.Kubelet {
+		Kubelet: func(log *faillog.Log) agent.Kubelet {
 			defaults := func(context.Context) (model.Kubelet, error) { return kube.DefaultKubelet(), nil }
 			return kubelet.New(kubelet.Poller{Settings: defaults, Pods: source.Snapshot, Log: log})
 		},
@@ -408,13 +408,13 @@ func TestDamagedRecord(t *testing.T) {
 	a := n.pod(model.Burstable, "a", 500)
 	source.set(burstable("a", 500, 2048))
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, machine.UndoFile), []byte("waterline-undo 1 crc32 0\n{}"),
+	if err := os.WriteFile(filepath.Join(dir, kernel.UndoFile), []byte("waterline-undo 1 crc32 0\n{}"),
 		0o600); err != nil {
 		t.Fatal(err)
 	}
 	n.start(source, func(c *agent.Config) { c.RunDir = dir })
 	n.expect(a, model.Shares, 2048)
-	if _, err := os.Stat(filepath.Join(dir, machine.UndoFile+".damaged")); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, kernel.UndoFile+".damaged")); err != nil {
 		t.Error(err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	acthost "github.com/waterline-io/waterline/internal/act/host"
-	"github.com/waterline-io/waterline/internal/agent/machine"
+	"github.com/waterline-io/waterline/internal/agent/kernel"
 	"github.com/waterline-io/waterline/internal/agent/restore"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -60,7 +60,7 @@ func (p *process) kill() {
 // owned counts the files on the undo record in a run directory.
 func owned(t *testing.T, n *testNode, runDir string) int {
 	t.Helper()
-	undo, err := acthost.OpenUndo(filepath.Join(runDir, machine.UndoFile))
+	undo, err := acthost.OpenUndo(filepath.Join(runDir, kernel.UndoFile))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/agent"
-	"github.com/waterline-io/waterline/internal/agent/trouble"
+	"github.com/waterline-io/waterline/internal/agent/faillog"
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -42,7 +42,7 @@ func TestFirstInstruction(t *testing.T) {
 	source := newPods()
 	connected := make(chan agent.Answers, 1)
 	r := n.start(source, func(c *agent.Config) {
-		c.Runtime = func(a agent.Answers, _ *trouble.Log) agent.Runtime {
+		c.Runtime = func(a agent.Answers, _ *faillog.Log) agent.Runtime {
 			connected <- a
 			return noRuntime{}
 		}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/agent/trouble"
+	"github.com/waterline-io/waterline/internal/agent/faillog"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -24,7 +24,7 @@ type Poller struct {
 	Settings func(ctx context.Context) (model.Kubelet, error) // nil: they are never read
 	Pool     func(ctx context.Context) (model.CPUPool, error) // read under policy static; nil: never
 	Pods     func() model.Snapshot                            // of this node
-	Log      *trouble.Log
+	Log      *faillog.Log
 
 	doubts chan struct{} // the kubelet may have allocated other CPUs
 }

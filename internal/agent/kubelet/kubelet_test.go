@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/agent/trouble"
+	"github.com/waterline-io/waterline/internal/agent/faillog"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -41,7 +41,7 @@ func ask(t *testing.T, policy bool, f func(t *testing.T, k *asked)) {
 			answers: make(chan model.Kubelet, 1),
 		}
 		k.poller = New(Poller{
-			Log:      trouble.New(slog.New(slog.NewTextHandler(&k.out, nil))),
+			Log:      faillog.New(slog.New(slog.NewTextHandler(&k.out, nil))),
 			Pods:     func() model.Snapshot { return model.Snapshot{Pods: []*model.Pod{running}} },
 			Settings: func(context.Context) (model.Kubelet, error) { return k.settings, nil },
 			Pool:     func(context.Context) (model.CPUPool, error) { k.questions++; return k.pool, k.refused },
@@ -198,7 +198,7 @@ func TestUnread(t *testing.T) {
 	alert, window := alertOfErrors(t)
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
-		log := trouble.New(slog.New(slog.NewTextHandler(&out, nil)))
+		log := faillog.New(slog.New(slog.NewTextHandler(&out, nil)))
 		refused := errors.New("tls: failed to verify certificate: x509: certificate signed by unknown authority")
 		settings := model.Kubelet{Unread: "set the value"}
 		p := New(Poller{

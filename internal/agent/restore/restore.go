@@ -11,7 +11,7 @@ import (
 	"time"
 
 	acthost "github.com/waterline-io/waterline/internal/act/host"
-	"github.com/waterline-io/waterline/internal/agent/machine"
+	"github.com/waterline-io/waterline/internal/agent/kernel"
 	"github.com/waterline-io/waterline/internal/agent/store"
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/decide/node"
@@ -58,7 +58,7 @@ func Restore(ctx context.Context, cfg Config) ([]Restored, error) {
 	if err != nil {
 		return nil, err
 	}
-	undo, err := acthost.OpenUndo(filepath.Join(cfg.RunDir, machine.UndoFile))
+	undo, err := acthost.OpenUndo(filepath.Join(cfg.RunDir, kernel.UndoFile))
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/agent/trouble"
+	"github.com/waterline-io/waterline/internal/agent/faillog"
 	"github.com/waterline-io/waterline/internal/checkpoint"
 	"github.com/waterline-io/waterline/internal/decide/node"
 )
@@ -161,7 +161,7 @@ func (m *StateFiles) Last(state *node.State, now time.Time) error {
 }
 
 // Copy writes what Save leaves for the state directory until the context ends, and what is left then.
-func (m *StateFiles) Copy(ctx context.Context, log *trouble.Log) {
+func (m *StateFiles) Copy(ctx context.Context, log *faillog.Log) {
 	write := func(body []byte) {
 		if m.lasting != "" {
 			log.Report("state", stateKind.Write(m.lasting, body))

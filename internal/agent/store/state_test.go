@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/agent/trouble"
+	"github.com/waterline-io/waterline/internal/agent/faillog"
 	"github.com/waterline-io/waterline/internal/checkpoint"
 	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/decide/node/cpuset"
@@ -53,7 +53,7 @@ func TestState(t *testing.T) {
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	keep.Copy(ended, trouble.New(slog.New(slog.DiscardHandler))) // writes the last copy
+	keep.Copy(ended, faillog.New(slog.New(slog.DiscardHandler))) // writes the last copy
 	expect("read back", state)
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -143,7 +143,7 @@ func TestStateOfAnotherVersion(t *testing.T) {
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	keep.Copy(ended, trouble.New(slog.New(slog.DiscardHandler)))
+	keep.Copy(ended, faillog.New(slog.New(slog.DiscardHandler)))
 	if err := next.Write(keep.run, []byte("new")); err != nil {
 		t.Fatal(err)
 	}

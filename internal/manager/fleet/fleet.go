@@ -16,7 +16,7 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/nodehealth"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
-	"github.com/waterline-io/waterline/internal/manager/table"
+	"github.com/waterline-io/waterline/internal/manager/cache"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
@@ -30,10 +30,10 @@ const Settled = 3 * time.Second
 
 // Fleet is the leader's view of the nodes of the cluster.
 type Fleet struct {
-	Nodes   *table.Table[Node]
-	Leases  *table.Table[int64] // renewals, in microseconds since 1970
-	Agents  *table.Table[Agent]
-	Reports *table.Table[Report]
+	Nodes   *cache.Table[Node]
+	Leases  *cache.Table[int64] // renewals, in microseconds since 1970
+	Agents  *cache.Table[Agent]
+	Reports *cache.Table[Report]
 }
 
 // Node is the known part of a Node.
@@ -86,19 +86,19 @@ func requestOf(r *v1alpha1.NodeReport) Request {
 // New returns a fleet that knows nothing.
 func New() *Fleet {
 	return &Fleet{
-		Nodes: table.New(func(obj any) Node {
+		Nodes: cache.New(func(obj any) Node {
 			o := obj.(*corev1.Node)
 			n := kube.NodeOf(o)
 			return Node{n.UID, n.Labels, kube.OptedOut(&n), n.Published, o.Spec.Unschedulable, taintsOf(o)}
 		}),
-		Leases: table.New(func(obj any) int64 {
+		Leases: cache.New(func(obj any) int64 {
 			if at := obj.(*coordinationv1.Lease).Spec.RenewTime; at != nil {
 				return at.UnixMicro()
 			}
 			return 0
 		}),
-		Agents:  table.New(func(obj any) Agent { return AgentOf(obj.(*corev1.Pod)) }),
-		Reports: table.New(func(obj any) Report { return reportOf(obj.(*v1alpha1.NodeReport)) }),
+		Agents:  cache.New(func(obj any) Agent { return AgentOf(obj.(*corev1.Pod)) }),
+		Reports: cache.New(func(obj any) Report { return reportOf(obj.(*v1alpha1.NodeReport)) }),
 	}
 }
 

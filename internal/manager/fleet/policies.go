@@ -9,7 +9,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/manager/admit"
-	"github.com/waterline-io/waterline/internal/manager/table"
+	"github.com/waterline-io/waterline/internal/manager/cache"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
@@ -29,7 +29,7 @@ type Policy struct {
 
 // Policies are the policies of the cluster. Every replica watches them, because the webhook depends on them.
 type Policies struct {
-	*table.Table[Policy]
+	*cache.Table[Policy]
 	log         *slog.Logger
 	koordinator bool // slack is sold under Koordinator's resource names
 	rules       atomic.Pointer[admit.Rules]
@@ -38,7 +38,7 @@ type Policies struct {
 // NewPolicies returns a table that knows no policy. It says whether slack is sold under Koordinator's resource names.
 func NewPolicies(log *slog.Logger, koordinator bool) *Policies {
 	p := &Policies{log: log, koordinator: koordinator}
-	p.Table = table.New(func(obj any) Policy { return p.read(obj.(*v1alpha1.ColocationPolicy)) })
+	p.Table = cache.New(func(obj any) Policy { return p.read(obj.(*v1alpha1.ColocationPolicy)) })
 	p.Changed = p.compile
 	p.compile()
 	return p

@@ -20,7 +20,7 @@ import (
 	actyarn "github.com/waterline-io/waterline/internal/act/yarn"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/decide/cluster/reach"
-	"github.com/waterline-io/waterline/internal/manager/table"
+	"github.com/waterline-io/waterline/internal/manager/cache"
 )
 
 const (
@@ -65,8 +65,8 @@ type Node struct {
 // Controller carries out the pools of some namespaces.
 type Controller struct {
 	o        Options
-	pools    map[string]*table.Table[*v1alpha1.WorkerPool] // by namespace
-	pods     map[string]*table.Table[podRow]
+	pools    map[string]*cache.Table[*v1alpha1.WorkerPool] // by namespace
+	pods     map[string]*cache.Table[podRow]
 	excludes actyarn.Files
 	gone     gonePods
 	queues   chan struct{} // has room for the one pool that reads the queues of its ResourceManager
@@ -79,13 +79,13 @@ type Controller struct {
 // New returns a controller. It does nothing before [Controller.Run].
 func New(o Options) *Controller {
 	c := &Controller{
-		o: o, pools: map[string]*table.Table[*v1alpha1.WorkerPool]{}, pods: map[string]*table.Table[podRow]{},
+		o: o, pools: map[string]*cache.Table[*v1alpha1.WorkerPool]{}, pods: map[string]*cache.Table[podRow]{},
 		keepers: map[string]*keeper{}, wake: make(chan struct{}, 1), queues: make(chan struct{}, 1),
 	}
 	for _, namespace := range o.Namespaces {
-		pools := table.New(func(obj any) *v1alpha1.WorkerPool { return obj.(*v1alpha1.WorkerPool) })
+		pools := cache.New(func(obj any) *v1alpha1.WorkerPool { return obj.(*v1alpha1.WorkerPool) })
 		pools.Changed = c.changed
-		pods := table.New(func(obj any) podRow { return rowOf(obj.(*corev1.Pod)) })
+		pods := cache.New(func(obj any) podRow { return rowOf(obj.(*corev1.Pod)) })
 		pods.Changed, pods.Matters = c.changed, podMatters
 		pods.Gone = func(p podRow) { c.went(namespace, p) }
 		c.pools[namespace], c.pods[namespace] = pools, pods

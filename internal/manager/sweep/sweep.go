@@ -16,8 +16,8 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	actkube "github.com/waterline-io/waterline/internal/act/kube"
 	"github.com/waterline-io/waterline/internal/manager/admit"
+	"github.com/waterline-io/waterline/internal/manager/cache"
 	"github.com/waterline-io/waterline/internal/manager/fleet"
-	"github.com/waterline-io/waterline/internal/manager/table"
 )
 
 // page is the number of pods in one list call. None is kept, so this bounds the memory of a sweep.
@@ -28,14 +28,14 @@ const page = 500
 type Sweeper struct {
 	core       rest.Interface
 	policies   *fleet.Policies
-	namespaces *table.Table[map[string]string] // that opted in, with their labels
+	namespaces *cache.Table[map[string]string] // that opted in, with their labels
 	identity   string
 	published  map[string]time.Time // owners with an event, by UID
 }
 
 // New returns a sweeper. The namespaces are those that opted in, with their labels; the identity is that of events.
 func New(
-	core rest.Interface, policies *fleet.Policies, namespaces *table.Table[map[string]string], identity string,
+	core rest.Interface, policies *fleet.Policies, namespaces *cache.Table[map[string]string], identity string,
 ) *Sweeper {
 	return &Sweeper{
 		core: core, policies: policies, namespaces: namespaces, identity: identity, published: map[string]time.Time{},

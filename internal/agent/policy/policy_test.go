@@ -1,4 +1,4 @@
-package ruling
+package policy
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/agent/trouble"
+	"github.com/waterline-io/waterline/internal/agent/faillog"
 	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -26,14 +26,14 @@ func nightly(name string, priority int64) model.ClusterPolicy {
 
 // ruled returns a node that is governed by the first of these.
 func ruled(policies ...model.ClusterPolicy) *governed {
-	a := &governed{ruling: Ruling{Log: trouble.New(slog.New(slog.DiscardHandler))}}
+	a := &governed{ruling: Governing{Log: faillog.New(slog.New(slog.DiscardHandler))}}
 	a.node.UID, a.node.Labels, a.policies = "7f3c", map[string]string{"pool": "web"}, policies
 	return a
 }
 
 // governed is a node of a cluster.
 type governed struct {
-	ruling   Ruling
+	ruling   Governing
 	node     model.NodeInfo
 	policies []model.ClusterPolicy
 }

@@ -1,4 +1,4 @@
-package delivery
+package apiwriter
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/agent/trouble"
+	"github.com/waterline-io/waterline/internal/agent/faillog"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -16,7 +16,7 @@ func TestNotices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent := map[string]int{}
 		n := newNotices(func(_ context.Context, notice model.Notice) error { sent[notice.UID]++; return nil },
-			trouble.New(slog.New(slog.DiscardHandler)))
+			faillog.New(slog.New(slog.DiscardHandler)))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { n.run(ctx); close(done) }()

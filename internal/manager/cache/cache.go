@@ -1,5 +1,5 @@
-// Package table keeps what the manager needs of the objects of one kind, and knows whether that is up to date.
-package table
+// Package cache keeps what the manager needs of the objects of one kind, and knows whether that is up to date.
+package cache
 
 import (
 	"context"

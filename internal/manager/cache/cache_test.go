@@ -1,4 +1,4 @@
-package table
+package cache
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package delivery
+package apiwriter
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/agent/trouble"
+	"github.com/waterline-io/waterline/internal/agent/faillog"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -15,7 +15,7 @@ import (
 // one that comes and goes at most once a minute.
 type notices struct {
 	send func(ctx context.Context, n model.Notice) error
-	log  *trouble.Log
+	log  *faillog.Log
 	wake chan struct{}
 
 	mu       sync.Mutex
@@ -27,7 +27,7 @@ type notices struct {
 // mostQueued bounds the notices that wait while the API server is away.
 const mostQueued = 1000
 
-func newNotices(send func(context.Context, model.Notice) error, log *trouble.Log) *notices {
+func newNotices(send func(context.Context, model.Notice) error, log *faillog.Log) *notices {
 	return &notices{
 		send: send, log: log, wake: make(chan struct{}, 1), standing: map[string]time.Time{}, bad: map[string]uint64{},
 	}

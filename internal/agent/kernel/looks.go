@@ -1,11 +1,11 @@
-package machine
+package kernel
 
 import (
 	"context"
 	"sync"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/agent/trouble"
+	"github.com/waterline-io/waterline/internal/agent/faillog"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
@@ -13,7 +13,7 @@ import (
 // looks measures, ten times a second while batch runs, how long online pods wait for CPUs. It runs beside the loop and
 // wakes it only if they wait for too long.
 type looks struct {
-	log    *trouble.Log
+	log    *faillog.Log
 	begin  chan struct{}
 	waited chan struct{} // pods waited longer than their marks say
 
@@ -25,7 +25,7 @@ type looks struct {
 	sampled model.SampledPods
 }
 
-func newLooks(log *trouble.Log) *looks {
+func newLooks(log *faillog.Log) *looks {
 	return &looks{log: log, begin: make(chan struct{}, 1), waited: make(chan struct{})}
 }
 

@@ -1,18 +1,18 @@
-package delivery
+package apiwriter
 
 import (
 	"context"
 	"log/slog"
 	"testing"
 
-	"github.com/waterline-io/waterline/internal/agent/trouble"
+	"github.com/waterline-io/waterline/internal/agent/faillog"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
 // TestConditions walks a pod's condition from the plan to the API and back.
 func TestConditions(t *testing.T) {
 	c := newConditions(func(context.Context, model.Condition) error { return nil },
-		trouble.New(slog.New(slog.DiscardHandler)))
+		faillog.New(slog.New(slog.DiscardHandler)))
 	has := model.PodCondition{Met: true, Reason: model.CPUsExclusive, Message: "a 1"}
 	not := model.PodCondition{Reason: model.CPUsTaken, Message: "requested=1CPUs free=0CPUs"}
 	plan := func(p model.PodCondition) []model.Condition {

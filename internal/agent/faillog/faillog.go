@@ -1,5 +1,5 @@
-// Package trouble logs what goes wrong in an agent that runs for months.
-package trouble
+// Package faillog logs what goes wrong in an agent that runs for months.
+package faillog
 
 import (
 	"log/slog"

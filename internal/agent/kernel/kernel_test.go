@@ -1,4 +1,4 @@
-package machine
+package kernel
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/agent/trouble"
+	"github.com/waterline-io/waterline/internal/agent/faillog"
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/checkpoint"
 	"github.com/waterline-io/waterline/internal/model"
@@ -24,8 +24,8 @@ import (
 	acthost "github.com/waterline-io/waterline/internal/act/host"
 )
 
-// newMachine returns a machine whose cgroups are a folder with one pod and one container.
-func newMachine(t *testing.T) *Machine {
+// newKernel returns a kernel whose cgroups are a folder with one pod and one container.
+func newKernel(t *testing.T) *Kernel {
 	t.Helper()
 	layout, _ := cgroup.ParseLayout("kubepods")
 	root := t.TempDir()
@@ -34,31 +34,31 @@ func newMachine(t *testing.T) *Machine {
 			t.Fatal(err)
 		}
 	}
-	return machineAt(t, root, filepath.Join(t.TempDir(), UndoFile))
+	return kernelAt(t, root, filepath.Join(t.TempDir(), UndoFile))
 }
 
-// machineAt returns a machine with these cgroups and this undo record.
-func machineAt(t *testing.T, root, record string) *Machine {
+// kernelAt returns a kernel with these cgroups and this undo record.
+func kernelAt(t *testing.T, root, record string) *Kernel {
 	t.Helper()
 	layout, _ := cgroup.ParseLayout("kubepods")
 	undo, err := acthost.OpenUndo(record)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &Machine{cfg: Config{Sys: host.DefaultSys}, log: trouble.New(slog.New(slog.DiscardHandler))}
-	m.mount = host.Mount{Version: cgroup.V2, Path: root}
-	if m.files, err = acthost.New(cgroup.V2, func(model.Knob) string { return root }, undo); err != nil {
+	k := &Kernel{cfg: Config{Sys: host.DefaultSys}, log: faillog.New(slog.New(slog.DiscardHandler))}
+	k.mount = host.Mount{Version: cgroup.V2, Path: root}
+	if k.files, err = acthost.New(cgroup.V2, func(model.Knob) string { return root }, undo); err != nil {
 		t.Fatal(err)
 	}
-	m.tree = host.NewTree(m.mount, layout, nil)
-	m.meter = host.NewMeter(m.mount, layout, host.DefaultProc)
-	m.looks, m.services = newLooks(m.log), service.New("node")
-	t.Cleanup(func() { _ = m.Close() })
-	m.Scan()
-	return m
+	k.tree = host.NewTree(k.mount, layout, nil)
+	k.meter = host.NewMeter(k.mount, layout, host.DefaultProc)
+	k.looks, k.services = newLooks(k.log), service.New("node")
+	t.Cleanup(func() { _ = k.Close() })
+	k.Scan()
+	return k
 }
 
-// TestRestored checks that a machine is restored only when no newer version of Waterline has something to restore on
+// TestRestored checks that a kernel is restored only when no newer version of Waterline has something to restore on
 // it.
 func TestRestored(t *testing.T) {
 	root, record := t.TempDir(), filepath.Join(t.TempDir(), UndoFile)
@@ -70,15 +70,15 @@ func TestRestored(t *testing.T) {
 	if err := checkpoint.Kind("waterline-undo 1").Write(record, body); err != nil {
 		t.Fatal(err)
 	}
-	m := machineAt(t, root, record)
+	k := kernelAt(t, root, record)
 	var n model.Node
-	if m.Observe(&n, Once{}); m.Restored() || n.Foreign != 1 {
+	if k.Observe(&n, Once{}); k.Restored() || n.Foreign != 1 {
 		t.Errorf("it is restored, and %d files are a newer version's", n.Foreign)
 	}
 	if err := os.Remove(pod); err != nil {
 		t.Fatal(err)
 	}
-	if m.Observe(&n, Once{}); !m.Restored() || n.Foreign != 0 {
+	if k.Observe(&n, Once{}); !k.Restored() || n.Foreign != 0 {
 		t.Errorf("the pod is gone, and %d files of it are a newer version's", n.Foreign)
 	}
 }
@@ -86,7 +86,7 @@ func TestRestored(t *testing.T) {
 // TestNeed checks that a plan is decided anew exactly when it needs something that was not observed so far, and that
 // old measurements are dropped when no plan needs them.
 func TestNeed(t *testing.T) {
-	m := newMachine(t)
+	k := newKernel(t)
 	now := time.Now()
 	files := model.Observe{Pods: []model.Detail{{UID: "job", Seconds: true}, {UID: "web", Files: true}}}
 	for _, step := range []struct {
@@ -103,16 +103,16 @@ func TestNeed(t *testing.T) {
 		{"both still", model.Observe{Load: true, Topology: true}, false},
 		{"neither", model.Observe{}, false},
 	} {
-		if got := m.Need(now, &step.needs); got != step.anew {
+		if got := k.Need(now, &step.needs); got != step.anew {
 			t.Errorf("%s: decided anew: %v", step.name, got)
 		}
 		var n model.Node
-		m.Observe(&n, m.ObserveOnce())
+		k.Observe(&n, k.ObserveOnce())
 		if (n.Load != nil) != step.needs.Load || (n.Topology != nil) != step.needs.Topology {
 			t.Errorf("%s: load %v, topology %v", step.name, n.Load, n.Topology)
 		}
-		if step.needs.Load != !m.NextLoad().IsZero() {
-			t.Errorf("%s: the load is measured next at %s", step.name, m.NextLoad())
+		if step.needs.Load != !k.NextLoad().IsZero() {
+			t.Errorf("%s: the load is measured next at %s", step.name, k.NextLoad())
 		}
 	}
 }
@@ -148,20 +148,20 @@ func TestFigures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := newMachine(t)
+	k := newKernel(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var fetching sync.WaitGroup
-	fetching.Go(func() { m.services.Run(ctx) })
+	fetching.Go(func() { k.services.Run(ctx) })
 	t.Cleanup(func() { cancel(); fetching.Wait() })
 	target := model.ServiceTarget{
 		UID: "web", IP: where.Addr().String(), Max: 20_000,
 		Source: model.ServiceSource{Port: int64(where.Port()), Path: "/metrics", Metric: "seconds"},
 	}
 	plan := model.Plan{Observe: model.Observe{Services: []model.ServiceTarget{target}}}
-	m.Apply(&plan)
+	k.Apply(&plan)
 	var n model.Node
 	if !poll.Until(time.Minute, 10*time.Millisecond, func() bool {
-		m.Observe(&n, m.ObserveOnce())
+		k.Observe(&n, k.ObserveOnce())
 		return len(n.Figures) > 0 && n.Figures[0].At > 0
 	}) {
 		t.Fatalf("observed are %+v", n.Figures)
@@ -169,8 +169,8 @@ func TestFigures(t *testing.T) {
 	if f := n.Figures[0]; f.UID != "web" || f.Value != 30_000 || f.Max != 20_000 || f.Failed != "" {
 		t.Errorf("observed is %+v", f)
 	}
-	m.Apply(&model.Plan{})
-	if m.Observe(&n, m.ObserveOnce()); len(n.Figures) != 0 {
+	k.Apply(&model.Plan{})
+	if k.Observe(&n, k.ObserveOnce()); len(n.Figures) != 0 {
 		t.Errorf("no figure is wanted, and observed are %+v", n.Figures)
 	}
 }
@@ -179,7 +179,7 @@ func TestFigures(t *testing.T) {
 // needs them more often.
 func TestLooksEvery(t *testing.T) {
 	layout, _ := cgroup.ParseLayout("kubepods")
-	l := newLooks(trouble.New(slog.New(slog.DiscardHandler)))
+	l := newLooks(faillog.New(slog.New(slog.DiscardHandler)))
 	waits := host.NewWaits(host.Mount{}, layout, host.DefaultProc)
 	for _, c := range []struct {
 		name   string

@@ -1,6 +1,6 @@
-// Package process holds the parts that all programs in a cluster share: start and end of the process, the connection to
+// Package program holds the parts that all programs in a cluster share: start and end of the process, the connection to
 // the API server, and the endpoints for metrics and probes.
-package process
+package program
 
 import (
 	"context"

@@ -1,12 +1,12 @@
-// Package delivery carries what plans decide to the API: events, conditions of pods, the offer and the report of the
+// Package apiwriter carries what plans decide to the API: events, conditions of pods, the offer and the report of the
 // node. It decides nothing: it queues, tries again and drops repetitions, beside the agent's loop.
-package delivery
+package apiwriter
 
 import (
 	"context"
 	"sync"
 
-	"github.com/waterline-io/waterline/internal/agent/trouble"
+	"github.com/waterline-io/waterline/internal/agent/faillog"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -20,16 +20,16 @@ type Config struct {
 	Report func(ctx context.Context, uid string, r model.Report) error
 }
 
-// Delivery carries out decisions about the API.
-type Delivery struct {
+// Writer carries out decisions about the API.
+type Writer struct {
 	notices    *notices
 	conditions *conditions
 	writes     *writes
 }
 
-// New returns a delivery that writes with these functions.
-func New(cfg Config, log *trouble.Log) *Delivery {
-	return &Delivery{
+// New returns a writer that writes with these functions.
+func New(cfg Config, log *faillog.Log) *Writer {
+	return &Writer{
 		notices:    newNotices(cfg.Notify, log),
 		conditions: newConditions(cfg.SetCondition, log),
 		writes:     newWrites(cfg.Publish, cfg.Report, log),
@@ -37,28 +37,28 @@ func New(cfg Config, log *trouble.Log) *Delivery {
 }
 
 // Run writes what is posted until the context ends.
-func (d *Delivery) Run(ctx context.Context) {
+func (w *Writer) Run(ctx context.Context) {
 	var all sync.WaitGroup
-	all.Go(func() { d.notices.run(ctx) })
-	all.Go(func() { d.conditions.run(ctx) })
-	all.Go(func() { d.writes.run(ctx) })
+	all.Go(func() { w.notices.run(ctx) })
+	all.Go(func() { w.conditions.run(ctx) })
+	all.Go(func() { w.writes.run(ctx) })
 	all.Wait()
 }
 
 // Post takes the decisions of a round. While the pods are not known, only notices are delivered.
-func (d *Delivery) Post(n *model.Node, plan *model.Plan) {
-	d.notices.post(plan.Notices)
+func (w *Writer) Post(n *model.Node, plan *model.Plan) {
+	w.notices.post(plan.Notices)
 	if n.PodsKnown {
-		d.conditions.post(plan.Conditions, n.Pods)
-		d.writes.start(n.Object.UID, n.Object.Published, plan)
+		w.conditions.post(plan.Conditions, n.Pods)
+		w.writes.start(n.Object.UID, n.Object.Published, plan)
 	}
 }
 
 // Ended delivers a value when a write of the offer or of the report ended.
-func (d *Delivery) Ended() <-chan struct{} { return d.writes.ended }
+func (w *Writer) Ended() <-chan struct{} { return w.writes.ended }
 
 // Writes returns the outcome of the writes of the offer and of the report so far.
-func (d *Delivery) Writes() model.APIWrites { return d.writes.state() }
+func (w *Writer) Writes() model.APIWrites { return w.writes.state() }
 
 // BadAnnotations returns how many annotations could not be used, by key.
-func (d *Delivery) BadAnnotations() map[string]uint64 { return d.notices.badAnnotations() }
+func (w *Writer) BadAnnotations() map[string]uint64 { return w.notices.badAnnotations() }

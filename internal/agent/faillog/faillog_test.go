@@ -1,4 +1,4 @@
-package trouble
+package faillog
 
 import (
 	"bytes"

@@ -1,11 +1,11 @@
-package delivery
+package apiwriter
 
 import (
 	"context"
 	"sync"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/agent/trouble"
+	"github.com/waterline-io/waterline/internal/agent/faillog"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -16,7 +16,7 @@ const unseen = time.Minute
 // so a condition that another writer removes comes back, and a condition from before a restart goes.
 type conditions struct {
 	set  func(ctx context.Context, c model.Condition) error
-	log  *trouble.Log
+	log  *faillog.Log
 	wake chan struct{}
 
 	mu      sync.Mutex
@@ -29,7 +29,7 @@ type sentCondition struct {
 	at time.Time
 }
 
-func newConditions(set func(context.Context, model.Condition) error, log *trouble.Log) *conditions {
+func newConditions(set func(context.Context, model.Condition) error, log *faillog.Log) *conditions {
 	return &conditions{
 		set: set, log: log, wake: make(chan struct{}, 1), pending: map[string]model.Condition{},
 		sent: map[string]sentCondition{},

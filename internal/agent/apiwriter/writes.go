@@ -1,10 +1,10 @@
-package delivery
+package apiwriter
 
 import (
 	"context"
 	"sync"
 
-	"github.com/waterline-io/waterline/internal/agent/trouble"
+	"github.com/waterline-io/waterline/internal/agent/faillog"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -34,7 +34,7 @@ type publishOffer = func(ctx context.Context, uid string, before, wanted []model
 // writeReport writes the NodeReport of the Node with this UID.
 type writeReport = func(ctx context.Context, uid string, r model.Report) error
 
-func newWrites(publish publishOffer, write writeReport, log *trouble.Log) *writes {
+func newWrites(publish publishOffer, write writeReport, log *faillog.Log) *writes {
 	w := &writes{ended: make(chan struct{}, 1)}
 	w.offer = newWriter(w.ended, func(ctx context.Context, o offer) error {
 		err := publish(ctx, o.uid, o.before, o.wanted)

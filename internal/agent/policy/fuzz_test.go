@@ -1,4 +1,4 @@
-package ruling
+package policy
 
 import (
 	"strings"
