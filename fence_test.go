@@ -33,7 +33,7 @@ var mayImport = map[string][]string{
 	"internal/observe":      {"api", "internal/model", "internal/cgroup", "internal/observe"},
 	"internal/checkpoint":   {},
 	"internal/convert":      {"api"},
-	"internal/process":      {"api"},
+	"internal/program":      {"api"},
 	"internal/golden":       {},
 	"internal/poll":         {},
 	"internal/act":          {"api", "internal/model", "internal/cgroup", "internal/checkpoint", "internal/act"},
@@ -69,7 +69,7 @@ var mayImport = map[string][]string{
 
 // mayUseKubernetes lists the folders in which types of the Kubernetes API may appear.
 var mayUseKubernetes = []string{
-	"api", "cmd", "internal/observe/kube", "internal/act/kube", "internal/convert", "internal/manager", "internal/process",
+	"api", "cmd", "internal/observe/kube", "internal/act/kube", "internal/convert", "internal/manager", "internal/program",
 	"internal/web", "lab", "test",
 }
 
