@@ -33,6 +33,8 @@ const (
 	callWithin = 5 * time.Second
 	// hearWithin is how long the ResourceManager may take to hear of a resize, and end what does not fit.
 	hearWithin = 2 * time.Second
+	// oldDecision is the age of a decision from which containers may have ended that it saw.
+	oldDecision = time.Second
 	// promised is for how long a deadline that is over is remembered.
 	promised = time.Minute
 	// parallel is how many requests are sent at a time.
@@ -134,8 +136,9 @@ func (a *Actor) resizeTogether(ctx context.Context, all []*Resize) error {
 }
 
 // promise sets how long the ResourceManager is told to wait. If it was told the same deadline before, its containers
-// keep what they were promised then. It returns false if the ResourceManager may have ended what did not fit before it
-// hears of a smaller size: what does not fit only then would end at once.
+// keep what they were promised then. It returns false for a smaller size if the ResourceManager may have ended what did
+// not fit before it hears of it, or if that may have ended by itself since the decision: what does not fit only then
+// would have less than its time.
 func (a *Actor) promise(now time.Time, r *Resize) bool {
 	told := a.told[r.Worker]
 	if !told.deadline.Equal(r.Deadline) {
@@ -144,7 +147,7 @@ func (a *Actor) promise(now time.Time, r *Resize) bool {
 	}
 	left := time.Until(told.until)
 	r.within = max(left, 0)
-	return left >= hearWithin || r.From.Fits(r.To)
+	return r.From.Fits(r.To) || left >= hearWithin && time.Since(now) <= oldDecision
 }
 
 // note notes a resize that was sent.

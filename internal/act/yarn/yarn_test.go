@@ -192,30 +192,35 @@ func (m *many) within(now time.Time, r *Resize) time.Duration {
 	return r.within
 }
 
-// TestTooLate tells a smaller size when the deadline that it shares with the size before is over. It is left, because
-// what fitted until then would end at once. A total that another ResourceManager gets again is told.
+// TestTooLate tells a smaller size that shares the deadline of the size before when that is over, or when the decision
+// is old. It is left, because what fitted until then would have less than its time. A total that another ResourceManager
+// gets again is told.
 func TestTooLate(t *testing.T) {
 	for _, n := range []int{1, Singly + 1} {
-		m := newMany(t, n)
-		now := time.Now().Round(0)
-		resize := func(from, to int64) *Resize {
-			all := m.round(n, model.Size{MemoryMiB: to, VCores: 1})
-			for _, r := range all {
-				r.From.MemoryMiB, r.Deadline = from, now.Add(hearWithin/2)
+		for _, c := range []struct{ left, age time.Duration }{{hearWithin / 2, 0}, {time.Hour, 2 * oldDecision}} {
+			m := newMany(t, n)
+			now := time.Now().Add(-c.age).Round(0)
+			resize := func(from, to int64) *Resize {
+				all := m.round(n, model.Size{MemoryMiB: to, VCores: 1})
+				for _, r := range all {
+					r.From.MemoryMiB, r.Deadline = from, now.Add(c.left)
+				}
+				if err := m.a.Resize(t.Context(), now, all); err != nil {
+					t.Fatal(err)
+				}
+				return all[0]
 			}
-			if err := m.a.Resize(t.Context(), now, all); err != nil {
-				t.Fatal(err)
+			have := func(memory int64) int { return m.have(n, model.Size{MemoryMiB: memory, VCores: 1}) }
+			resize(4096, 3072)
+			left := resize(3072, 2048)
+			if have(3072) != n || left.Err != nil || !m.a.Heard("w-0").IsZero() {
+				t.Errorf("%d workers, %+v: %d have the size before, error %v, heard %s", n, c, have(3072), left.Err,
+					m.a.Heard("w-0"))
 			}
-			return all[0]
-		}
-		resize(4096, 3072)
-		left := resize(3072, 2048)
-		if got := m.have(n, model.Size{MemoryMiB: 3072, VCores: 1}); got != n || left.Err != nil || !m.a.Heard("w-0").IsZero() {
-			t.Errorf("%d workers: %d have the size before, error %v, heard %s", n, got, left.Err, m.a.Heard("w-0"))
-		}
-		resize(3072, 3073)
-		if got := m.have(n, model.Size{MemoryMiB: 3073, VCores: 1}); got != n || m.a.Heard("w-0").IsZero() {
-			t.Errorf("%d workers: %d were told the total again", n, got)
+			resize(3072, 3073)
+			if have(3073) != n || m.a.Heard("w-0").IsZero() {
+				t.Errorf("%d workers, %+v: %d were told the total again", n, c, have(3073))
+			}
 		}
 	}
 }
