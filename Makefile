@@ -193,7 +193,7 @@ test-api: e2e-test bed $(if $(SHORT),,previous) ## level 4: a real API server, a
 test-api-pools: e2e-test bed ## level 4: worker pools with a real API server, and all else imitated
 	$(E2E) $(V) -test.run=TestAPIPool -on=apart
 
-previous: ## build the version before this one, for tests that run both
+previous: bed ## build the version before this one, for tests that run both
 	test/bed/previous.sh
 
 OLDEST := TestAPI$$|TestAPIAway|TestAPIConfined|TestAPINodeHealth$$|TestAPIWebhook$$
@@ -219,7 +219,7 @@ test-scheduler: e2e-test bed ## level 7: the scheduler with its plugins, on node
 # Tests whose pods must wait for CPUs, or find them idle, as they would on a machine of their own.
 NODE_ALONE := ^TestNode(Harm|Quickstart|QuickstartPulled)$$
 
-test-node: e2e-test $(if $(SHORT),bed,bed-ffmpeg) ## level 5a: pods on a real node on this machine (root)
+test-node: e2e-test $(if $(SHORT),bed,bed-ffmpeg previous) ## level 5a: pods on a real node on this machine (root)
 	$(if $(SHORT),,$(GO_TEST) ./test/bed/cluster -run Node)
 	$(E2E) $(call form,$(call any,$(SHORT_NODE)),-test.run=TestNode -test.skip='$(NODE_ALONE)')
 

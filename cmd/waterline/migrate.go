@@ -74,10 +74,11 @@ func migrateCommand() *cobra.Command {
 		Short: "Rewrite policies whose fields have other names now",
 		Long: `Find fields and values in policies that have other names in this version, and show what they are now. Nothing
 is changed without --write, which rewrites the files in place: only these words, with comments and the order kept.
+A file can also have values of the chart, whose field "policy" is a policy's spec.
 
 Without files, it reads the policies of the cluster. Do that before the custom resource definitions are upgraded,
 because the API server forgets fields that they do not know; --save keeps the rewritten policies, to be applied
-afterwards. docs/upgrade.md has the table of renames.
+afterwards, but not those of the chart, which Helm writes. docs/upgrade.md has the table of renames.
 
 The exit code is 1 if something must still be changed.`,
 		Example: `  waterline migrate policies/*.yaml
@@ -179,6 +180,9 @@ func (m *migration) cluster(ctx context.Context, r *reach, save string) error {
 		if err != nil {
 			return err
 		}
+		if p.Metadata.Labels["app.kubernetes.io/managed-by"] == "Helm" {
+			continue // Helm writes it anew from the chart's values, and refuses what another writer applied
+		}
 		all = append(append(all, "---\n"...), after...)
 	}
 	if save == "" {
@@ -223,14 +227,15 @@ func (m *migration) document(name string, text []byte) ([]byte, error) {
 	return []byte(strings.Join(lines, "")), nil
 }
 
-// policySpecs returns the specs of the policies in an object: of the object itself, or of the items of a list, such as
-// "kubectl get -o yaml" prints.
+// policySpecs returns the specs of the policies in an object: of the object itself, of the items of a list, such as
+// "kubectl get -o yaml" prints, or in values of the chart.
 func policySpecs(object *yaml3.Node) ([]*yaml3.Node, error) {
 	var of struct {
 		APIVersion string       `yaml:"apiVersion"`
 		Kind       string       `yaml:"kind"`
 		Spec       yaml3.Node   `yaml:"spec"`
 		Items      []yaml3.Node `yaml:"items"`
+		Policy     yaml3.Node   `yaml:"policy"` // of values
 	}
 	if object.Kind == yaml3.DocumentNode && len(object.Content) > 0 {
 		object = object.Content[0]
@@ -241,8 +246,11 @@ func policySpecs(object *yaml3.Node) ([]*yaml3.Node, error) {
 	if err := object.Decode(&of); err != nil {
 		return nil, err
 	}
-	if of.Kind == "ColocationPolicy" && of.APIVersion == v1alpha1.GroupVersion {
+	switch {
+	case of.Kind == "ColocationPolicy" && of.APIVersion == v1alpha1.GroupVersion:
 		return []*yaml3.Node{&of.Spec}, nil
+	case of.Kind == "" && of.APIVersion == "":
+		return []*yaml3.Node{&of.Policy}, nil
 	}
 	if !strings.HasSuffix(of.Kind, "List") {
 		return nil, nil

@@ -79,7 +79,8 @@ func compare(path string, recorded, replayed any, all *[]Difference) {
 		}
 		return
 	}
-	names := maps.Clone(a)
+	names := map[string]any{}
+	maps.Copy(names, a)
 	maps.Copy(names, b)
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		compare(path+name, a[name], b[name], all)

@@ -64,6 +64,21 @@ func TestReplay(t *testing.T) {
 	}
 }
 
+// TestReplayLacking checks that a plan of another version, which lacks a whole list, differs in each of its elements.
+func TestReplayLacking(t *testing.T) {
+	r := decided()
+	r.Plan.Settings = nil
+	got, err := Replay(r)
+	if err != nil || len(got) == 0 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	for _, d := range got {
+		if !strings.HasPrefix(d.Field, "Settings[kubepods/burstable") || d.Recorded != "" || d.Replayed == "" {
+			t.Errorf("%+v", d)
+		}
+	}
+}
+
 // TestReplayCrash checks that an input on which decisions crash is a difference, and ends nothing.
 func TestReplayCrash(t *testing.T) {
 	r := decided()

@@ -121,7 +121,18 @@ func TestNodeFarewell(t *testing.T) {
 		}
 	})
 	t.Log(helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--wait", "--timeout", "4m"))
-	eventually(t, "every file is as before", func() (bool, string) {
+	n.restored(dirs, before)
+	n.sold(false, "the node sells nothing", func(is int64) bool { return is == 0 })
+	eventually(t, "the run directory is empty", func() (bool, string) {
+		names, err := n.machine.run("ls", "-A", n.runDir())
+		return err == nil && strings.TrimSpace(names) == "", fmt.Sprint(names, err)
+	})
+}
+
+// restored waits until the files of some cgroups are as they were.
+func (n *node) restored(dirs []string, before map[string]string) {
+	n.t.Helper()
+	eventually(n.t, "every file is as before", func() (bool, string) {
 		now, wrong := n.files(dirs), []string{}
 		for file, was := range before {
 			// What was written once into a list of v2 stays a list, and is all CPUs then.
@@ -131,11 +142,6 @@ func TestNodeFarewell(t *testing.T) {
 		}
 		slices.Sort(wrong)
 		return len(wrong) == 0, strings.Join(wrong, "\n")
-	})
-	n.sold(false, "the node sells nothing", func(is int64) bool { return is == 0 })
-	eventually(t, "the run directory is empty", func() (bool, string) {
-		names, err := n.machine.run("ls", "-A", n.runDir())
-		return err == nil && strings.TrimSpace(names) == "", fmt.Sprint(names, err)
 	})
 }
 

@@ -66,9 +66,7 @@ func install(t *testing.T, values ...string) *node {
 	})
 	kubectl(t, "rollout", "status", "daemonset/waterline-agent", "-n", "waterline-system", ready)
 	if *on != "vm" {
-		root := strings.TrimPrefix(cluster.CgroupRoot, "/") + "/kubepods"
-		return &node{newGroups(t), t, cluster.NodeName, cgroup.Layout{Driver: cgroup.Cgroupfs, Root: root}, bed.StaticPods(),
-			map[string]float64{}}
+		return hereNode(t)
 	}
 	client, err := bed.VM()
 	if err != nil {
@@ -84,6 +82,14 @@ func install(t *testing.T, values ...string) *node {
 		Memory: host.DefaultRoot}
 	return &node{groups{guest{client}, mount}, t, vmnode.Name,
 		cgroup.Layout{Driver: cgroup.Systemd, Root: "kubepods.slice"}, vmnode.StaticPods, map[string]float64{}}
+}
+
+// hereNode returns this machine's node.
+func hereNode(t *testing.T) *node {
+	t.Helper()
+	root := strings.TrimPrefix(cluster.CgroupRoot, "/") + "/kubepods"
+	return &node{newGroups(t), t, cluster.NodeName, cgroup.Layout{Driver: cgroup.Cgroupfs, Root: root}, bed.StaticPods(),
+		map[string]float64{}}
 }
 
 // sub runs a subtest on the node.

@@ -59,6 +59,41 @@ type undoEntry struct {
 	Dir  string `json:"dir"`
 	Knob string `json:"knob"`
 	Record
+	Periods *periods `json:"periods,omitempty"` // of quotas
+}
+
+// periods are the CFS periods of a record's quotas. They are beside the quotas, because versions of Waterline that know
+// no periods take a quota with one for damage, and would restore nothing after a way back to them.
+type periods struct {
+	Theirs int64 `json:"theirs,omitempty"`
+	Ours   int64 `json:"ours,omitempty"`
+	Before int64 `json:"before,omitempty"`
+}
+
+// apart moves the periods out of the quotas.
+func (e *undoEntry) apart() {
+	var p periods
+	p.Theirs, e.Theirs.Period = e.Theirs.Period, 0
+	p.Ours, e.Ours.Period = e.Ours.Period, 0
+	if e.Before != nil && e.Before.Period != 0 {
+		before := *e.Before
+		p.Before, before.Period = before.Period, 0
+		e.Before = &before
+	}
+	if p != (periods{}) {
+		e.Periods = &p
+	}
+}
+
+// together moves the periods into the quotas.
+func (e *undoEntry) together() {
+	if e.Periods == nil {
+		return
+	}
+	e.Theirs.Period, e.Ours.Period = e.Periods.Theirs, e.Periods.Ours
+	if e.Before != nil {
+		e.Before.Period = e.Periods.Before
+	}
 }
 
 const undoKind checkpoint.Kind = "waterline-undo 1"
@@ -103,8 +138,10 @@ func (u *Undo) parse(body []byte) error {
 		if err := json.Unmarshal(text, &e); err != nil {
 			return fmt.Errorf("decoding it: %w", err)
 		}
+		e.together()
 		for _, value := range []*cgroup.Raw{&e.Theirs, &e.Ours, e.Before} {
-			if value != nil && ((value.List != "") != (knob == model.Cpuset) || value.Period != 0 && knob != model.Quota) {
+			if value != nil && ((value.List != "") != (knob == model.Cpuset) || value.Period != 0 && knob != model.Quota ||
+				value.Period < 0) {
 				return fmt.Errorf("it has %s for %q in %q", model.Value(*value), e.Knob, e.Dir)
 			}
 		}
@@ -219,7 +256,9 @@ func (u *Undo) Save() error {
 func (u *Undo) encode() ([]byte, error) {
 	entries := make([]undoEntry, 0, len(u.records))
 	for name, r := range u.records {
-		entries = append(entries, undoEntry{Dir: name.Dir, Knob: name.Knob.String(), Record: *r})
+		e := undoEntry{Dir: name.Dir, Knob: name.Knob.String(), Record: *r}
+		e.apart()
+		entries = append(entries, e)
 	}
 	slices.SortFunc(entries, func(a, b undoEntry) int {
 		return model.File{Dir: a.Dir, Knob: a.knob()}.Compare(model.File{Dir: b.Dir, Knob: b.knob()})

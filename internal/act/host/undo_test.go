@@ -82,6 +82,43 @@ func TestUndoKeepsTheirs(t *testing.T) {
 	}
 }
 
+// TestUndoPeriods checks that quotas are on disk as numbers, which older versions read too, with their periods beside
+// them. Quotas with periods in them, as written for a time, are read as well.
+func TestUndoPeriods(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "undo")
+	quota := func(n, period int64) cgroup.Raw { return cgroup.Raw{Number: n, Period: period} }
+	file := model.File{Dir: "kubepods/burstable/poda", Knob: model.Quota}
+	u := open(t, path)
+	u.Take(file, 1, quota(100_000, 100_000), quota(-1, 100_000))
+	u.Take(file, 1, quota(-1, 100_000), quota(5_000, 10_000))
+	want, _ := u.Get(file, 1)
+	if err := u.Save(); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const wanted = `{"dir":"kubepods/burstable/poda","knob":"cpu.quota","inode":1,"theirs":100000,"ours":5000,"before":-1,` +
+		`"periods":{"theirs":100000,"ours":10000,"before":100000}}`
+	if !strings.Contains(string(content), wanted) {
+		t.Errorf("on disk is\n%s\nwant\n%s", content, wanted)
+	}
+	const once = `{"files":[{"dir":"kubepods/burstable/poda","knob":"cpu.quota","inode":1,"theirs":"100000 100000",` +
+		`"ours":"5000 10000","before":"-1 100000"}]}`
+	for _, body := range []string{"", once} {
+		if body != "" {
+			if err := undoKind.Write(path, []byte(body)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, found := open(t, path).Get(file, 1)
+		if !found || got.Theirs != want.Theirs || got.Ours != want.Ours || got.Before == nil || *got.Before != *want.Before {
+			t.Errorf("read again, it is %+v, want %+v", got, want)
+		}
+	}
+}
+
 // TestUndoFullDisk checks that nothing new is safe while the record cannot be written, that what was safe stays so, and
 // that nothing is lost when it can be written again.
 func TestUndoFullDisk(t *testing.T) {
