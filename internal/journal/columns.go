@@ -87,11 +87,12 @@ func (c *column) at(i, n int) (int64, error) {
 	return 0, fmt.Errorf("a column of %d values with index %q is not one of %d elements", len(c.V), c.I, n)
 }
 
-// longRows returns the list of which [shortRows] returned the columns.
+// longRows returns the list of which [shortRows] returned the columns. An earlier version of Waterline may have known
+// fewer numbers of an element: its last ones are then as they were.
 func longRows[T any](was []T, columns []column) ([]T, error) {
 	width := widthOf(reflect.TypeFor[T]())
-	if len(columns) != width {
-		return nil, fmt.Errorf("a list has %d columns, and not %d", len(columns), width)
+	if len(columns) > width {
+		return nil, fmt.Errorf("a list has %d columns, and %d are known", len(columns), width)
 	}
 	is, changes := slices.Clone(was), make([]int64, width)
 	b := reflect.ValueOf(is)

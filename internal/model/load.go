@@ -118,15 +118,25 @@ func (l *Load) Uses(uid string) int64 {
 	return 0
 }
 
-// Throttled reports whether its own quota throttled a pod, or that of a container which was measured within a time. The
-// quota of the pod may be larger than each container's, because it is their sum.
-func (l *Load) Throttled(pod *PodUsage, within time.Duration) bool {
-	if pod.CPU.Throttled > 0 {
-		return true
+// Throttled returns the part of the periods, in thousandths, in which its own quota throttled a pod, or that of a
+// container which was measured within a time. The quota of the pod may be larger than each container's, because it is
+// their sum. Containers that use less than half of what the pod uses do not count: the others may wait for batch.
+func (l *Load) Throttled(pod *PodUsage, within time.Duration) int64 {
+	most := pod.CPU.throttled()
+	for _, c := range l.inside(pod.UID) {
+		if l.Age(c.At) <= within && 2*c.Milli >= pod.CPU.Milli {
+			most = max(most, c.throttled())
+		}
 	}
-	return slices.ContainsFunc(l.inside(pod.UID), func(c InsideUsage) bool {
-		return c.Throttled > 0 && l.Age(c.At) <= within
-	})
+	return most
+}
+
+// throttled returns the part of the periods in which the quota throttled the group, in thousandths.
+func (u *CPUUsage) throttled() int64 {
+	if u.Throttled <= 0 {
+		return 0
+	}
+	return min(u.Throttled*1000/max(u.Periods, 1), 1000)
 }
 
 // MarshalJSON encodes the usage as an array of numbers without trailing zeros. Every round of the journal contains

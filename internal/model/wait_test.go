@@ -65,19 +65,19 @@ func TestPressed(t *testing.T) {
 
 // TestThrottled checks whose quota counts: that of the pod, and that of its containers which were measured lately.
 func TestThrottled(t *testing.T) {
-	inside := func(uid string, at time.Duration, throttled int64) InsideUsage {
-		return InsideUsage{UID: uid, CPUUsage: CPUUsage{At: at, Throttled: throttled}}
+	inside := func(uid string, at time.Duration, milli, throttled int64) InsideUsage {
+		return InsideUsage{UID: uid, CPUUsage: CPUUsage{At: at, Milli: milli, Periods: 10, Throttled: throttled}}
 	}
 	l := &Load{Clock: time.Hour, Inside: []InsideUsage{
-		inside("a", time.Hour, 3), inside("b", time.Hour, 0), inside("b", time.Hour-time.Second, 1),
-		inside("c", time.Hour-time.Minute, 9), inside("e", time.Hour, 2),
+		inside("a", time.Hour, 900, 3), inside("b", time.Hour, 600, 0), inside("b", time.Hour-time.Second, 500, 1),
+		inside("c", time.Hour-time.Minute, 900, 9), inside("e", time.Hour, 900, 2), inside("f", time.Hour, 499, 10),
 	}}
-	for uid, want := range map[string]bool{"a": true, "b": true, "c": false, "d": false} {
-		if got := l.Throttled(&PodUsage{UID: uid}, 8*time.Second); got != want {
-			t.Errorf("%s: %v", uid, got)
+	for uid, want := range map[string]int64{"a": 300, "b": 100, "c": 0, "d": 0, "f": 0} {
+		if got := l.Throttled(&PodUsage{UID: uid, Usage: Usage{CPU: CPUUsage{Milli: 1000}}}, 8*time.Second); got != want {
+			t.Errorf("%s: %d", uid, got)
 		}
 	}
-	if !l.Throttled(&PodUsage{UID: "d", Usage: Usage{CPU: CPUUsage{Throttled: 1}}}, 0) {
-		t.Error("the quota of the pod does not count")
+	if got := l.Throttled(&PodUsage{UID: "d", Usage: Usage{CPU: CPUUsage{Periods: 4, Throttled: 1}}}, 0); got != 250 {
+		t.Errorf("by the quota of the pod: %d", got)
 	}
 }

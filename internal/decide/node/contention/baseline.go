@@ -12,12 +12,16 @@ import (
 )
 
 const (
-	bins    = 12                 // of CPU use, each twice the one before
-	lowest  = 25                 // milli-cores up to which the first bin goes
-	weight  = 16                 // a sample changes a mean by at least one part of this many
-	enough  = 3                  // samples from which a bin of a baseline counts
-	forgets = 7 * 24 * time.Hour // a baseline that was not used
-	capped  = 256                // baselines of a node
+	bins   = 12 // of CPU use, each twice the one before
+	lowest = 25 // milli-cores up to which the first bin goes
+	weight = 16 // a sample changes a mean by at least one part of this many
+	enough = 3  // samples from which a bin of a baseline counts
+	// Nothing is learned while online pods and the system use so much of the node, in thousandths: pods wait for them
+	// then.
+	nearlyFull  = 900
+	mostLearned = 1000               // thousandths of running that a sample counts with at most
+	forgets     = 7 * 24 * time.Hour // a baseline that was not used
+	capped      = 256                // baselines of a node
 )
 
 // Baseline is how long pods of one template wait for a CPU while batch is quiet. A pod that uses more waits more, for

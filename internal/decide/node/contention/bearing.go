@@ -42,12 +42,11 @@ type bearing struct {
 	Cut    time.Duration // when the limit was cut last; 0: never
 	Pods   []string      `json:",omitempty"` // UIDs of the pods that were harmed and are still there, ordered
 	Anew   time.Duration `json:",omitempty"` // when Bears was forgotten last, because they had left
-	Deep   bool          `json:",omitempty"` // a figure of a service pushes batch below arithmetic
+	Deep   bool          `json:",omitempty"` // a figure of a service pushed batch below arithmetic, and it is still there
 	Deeper bool          `json:",omitempty"` // waits push batch below arithmetic: it is tried, or it helped
-	Tried  time.Duration `json:",omitempty"` // when that trial began, or failed; 0: it has not, or it helped
-	Lacks  int64         `json:",omitempty"` // what pods lacked lately: it falls by a third in a second
-	Before int64         `json:",omitempty"` // what that was when the trial began
-	Low    time.Duration `json:",omitempty"` // since when the limit has been at its lowest; 0: it is not
+	Tried  time.Duration `json:",omitempty"` // when that trial began, or that push ended; 0: it has not, or it helped
+	Vain   time.Duration `json:",omitempty"` // for which that push seemed to be in vain, or not needed
+	Low    time.Duration `json:",omitempty"` // since when the limit has been at its lowest; 0: it is not, or not in force
 }
 
 // lowFor reports whether batch has been pushed back as far as harm may push it for so long.
@@ -62,22 +61,26 @@ func (r *round) bear() {
 	}
 	r.forgetPods()
 	harmed := h.Milli > 0 && r.Batch.Running
-	b.Lacks = max(h.Milli, b.Lacks-b.Lacks*int64(r.since/time.Millisecond)/3000)
-	b.Deep = b.Deep && b.Limit < least || harmed && h.Deep
 	r.tryDeeper(harmed)
-	floor := r.floor()
+	b.Deep = b.Deep && b.Limit < r.floorOfWaits() || harmed && h.Deep
+	floor, trying := r.floor(), b.Deeper && b.Tried != 0
 	switch {
 	case harmed && h.Milli == h.Held:
 		b.Grew = 0
 	case harmed && r.now-b.Cut >= settles:
-		r.cut(floor)
-	case !harmed && h.Known && (!r.Batch.Quiet || b.Cut == 0 || 2*r.cpu.Use.Batch >= b.Limit):
+		if h.Deep || r.proven || trying {
+			r.cut(floor)
+		} else {
+			r.cut(max(floor, least))
+		}
+	case !harmed && h.Known && !trying && (!r.Batch.Quiet || b.Cut == 0 || 2*r.cpu.Use.Batch >= b.Limit):
 		b.Grew += r.since
-		b.Limit = max(b.Limit, b.grown())
+		b.Limit = max(b.Limit, b.grown(r.cpu.Capacity*step/1000))
 	}
 	b.Limit = min(max(b.Limit, floor), r.cpu.Capacity)
-	switch low := b.Limit <= floor+r.cpu.Capacity*step/1000; {
-	case !low || len(b.Pods) == 0:
+	r.lowest = b.Limit <= floor+r.cpu.Capacity*step/1000
+	switch {
+	case !r.lowest || len(b.Pods) == 0 || !r.inForce():
 		b.Low = 0
 	case b.Low == 0:
 		b.Low = r.now
@@ -89,41 +92,95 @@ func (r *round) bear() {
 	r.explainHarm(harmed)
 }
 
-// floor returns the lowest limit to which harm may push batch now.
-func (r *round) floor() int64 {
-	b, least := &r.state.Harm, r.state.Arithmetic.Milli
-	lowest := min(least, max(r.minBatch(), leastPart))
-	switch {
-	case b.Deep:
-		return lowest
-	case b.Deeper:
-		return max(least-r.cpu.Capacity*deeper/1000, lowest)
-	}
-	return least
+// inForce reports whether batch keeps to the limit, as far as that was to be seen yet. A limit that is only observed,
+// or that the kernel refused, proves nothing.
+func (r *round) inForce() bool {
+	b := &r.state.Harm
+	most := max(b.Limit, int64(len(r.state.Parts))*leastPart) + r.cpu.Capacity*step/1000
+	return r.p.Mode == model.ModeEnforce && (r.cpu.Use.Batch <= most || r.now-b.Cut < helpless)
 }
 
-// tryDeeper tries whether less than arithmetic leaves helps pods that are harmed at that limit, and keeps to it if they
-// then lack half of what they lacked.
+// floor returns the lowest limit to which harm may push batch now. A figure may push it below arithmetic. Once it is
+// good, batch gets that back along the cubic, and waits do not count meanwhile, see [round.counts].
+func (r *round) floor() int64 {
+	if r.state.Harm.Deep {
+		return min(r.state.Arithmetic.Milli, max(r.minBatch(), leastPart))
+	}
+	return r.floorOfWaits()
+}
+
+// floorOfWaits returns the lowest limit to which waits may push batch now.
+func (r *round) floorOfWaits() int64 {
+	least := r.state.Arithmetic.Milli
+	if !r.state.Harm.Deeper {
+		return least
+	}
+	return max(least-r.cpu.Capacity*deeper/1000, min(least, max(r.minBatch(), leastPart)))
+}
+
+// below reports whether batch has less than arithmetic leaves.
+func (r *round) below() bool {
+	return r.state.Harm.Known && r.state.Harm.Limit < r.state.Arithmetic.Milli
+}
+
+// counts returns what a pod lacks, as far as that counts: below what arithmetic leaves, only waits of a pod that this
+// helps, or while it is tried, and no lower than waits may push batch.
+func (r *round) counts(p *Pod) int64 {
+	b := &r.state.Harm
+	helps := b.Deeper && (b.Tried != 0 || p.Trial == helped) && b.Limit >= r.floorOfWaits()
+	if r.below() && !helps {
+		return 0
+	}
+	return p.Harm.Milli
+}
+
+// tryDeeper tries whether less than arithmetic leaves helps pods that are harmed at that limit, and keeps to it if one
+// of them then lacks half of what it lacked.
 func (r *round) tryDeeper(harmed bool) {
 	b := &r.state.Harm
 	switch {
 	case !b.Deeper:
 		if harmed && b.lowFor(r.now, helpless) && !b.Deep && (b.Tried == 0 || r.now-b.Tried >= pause) {
-			b.Deeper, b.Tried, b.Before, b.Low = true, r.now, b.Lacks, 0
+			b.Deeper, b.Tried, b.Vain, b.Low = true, r.now, 0, 0
+			r.judgeTrial(func(p *Pod) int64 { return p.Lacks })
 		}
-	case b.Tried != 0 && r.now-b.Tried >= trial:
-		if 2*b.Lacks > b.Before {
+	case b.Tried != 0 && r.now-b.Tried < trial:
+	case b.Tried != 0:
+		helps := r.judgeTrial(func(p *Pod) int64 {
+			if p.Trial > 0 && 2*p.Lacks <= p.Trial {
+				return helped
+			}
+			return 0
+		})
+		if b.Tried = 0; helps {
+			b.Bears = min(b.Bears, r.state.Arithmetic.Milli) // they were harmed there
+		} else {
 			b.Deeper, b.Tried = false, r.now
 			b.Low = max(r.now-reached, 1) // it was at its lowest before
-			return
 		}
-		b.Tried = 0
-	case b.Tried != 0:
-	case harmed && b.lowFor(r.now, helpless):
-		b.Deeper, b.Tried = false, r.now // it helped once, by chance
-	case !harmed && b.Limit > r.state.Arithmetic.Milli:
-		b.Deeper = false
+	default:
+		late, least := helpless, r.state.Arithmetic.Milli
+		if r.Harm.Signal == model.HarmByDelay {
+			late = 2 * settles
+		}
+		if harmed && b.Low != 0 && r.now-b.Cut >= late || !harmed && min(b.Limit, r.cpu.Use.Batch) > least {
+			b.Vain += r.since
+		}
+		if b.Vain >= helpless {
+			b.Deeper, b.Tried = false, r.now // it helped by chance
+		}
 	}
+}
+
+// judgeTrial sets what a trial means for each pod, and reports whether it helped one.
+func (r *round) judgeTrial(of func(*Pod) int64) (helps bool) {
+	r.state.Pods = slices.Clone(r.state.Pods)
+	for i := range r.state.Pods {
+		p := &r.state.Pods[i]
+		p.Trial = of(p)
+		helps = helps || p.Trial == helped
+	}
+	return helps
 }
 
 // cut lowers the limit by what online pods lack, to the floor at the lowest.
@@ -162,11 +219,12 @@ func (r *round) cut(floor int64) {
 	b.Limit, b.From, b.Cut = to, to, r.now
 }
 
-// grown returns the limit after so much time without harm.
-func (b *bearing) grown() int64 {
+// grown returns the limit after so much time without harm. The cubic has some height, so that batch gets the machine
+// back within about half an hour, however low the limit was.
+func (b *bearing) grown(least int64) int64 {
 	const far = 100_000 // beyond it any machine is covered, by the least height too
 	x := min(int64((b.Grew-b.Soon)*1000/b.Soon), far)
-	height := max(b.Bears-b.From, 10)
+	height := max(b.Bears-b.From, least)
 	return b.Bears + height*x/1000*x/1000*x/1000
 }
 

@@ -32,7 +32,7 @@ type State struct {
 	Clock   time.Duration // of the last round
 	Every   time.Duration // between two samples of waits, as the last plan asked; 0: it asked for none
 	Seconds bool          // the last plan asked for the pressure of online pods each second
-	Quiet   time.Duration // since when batch has been quiet; 0: it is not
+	Quiet   time.Duration // since when batch has been quiet, and the node not full of others; 0: it is not
 
 	Pods      []Pod      `json:",omitempty"` // online pods that can lack CPU, and the node's services, ordered by UID
 	Services  []Service  `json:",omitempty"` // that have a figure, ordered by UID
@@ -74,6 +74,7 @@ type round struct {
 	n      *model.Node
 	p      *model.Policy
 	now    time.Duration
+	before time.Duration // of the last round
 	since  time.Duration // the last round, as far as it counts
 	cpu    *model.Account
 	cpus   *model.CPUPlan // nil: no pod has CPUs of its own
@@ -85,11 +86,13 @@ type round struct {
 	known   []string // UIDs of pods whose figure is known
 	fresh   string   // UID of a pod that uses CPU, and will be sampled in a moment
 	harmed  []string // UIDs of harmed pods
+	proven  bool     // less than arithmetic leaves helped one of them
 	learned bool     // the baselines are a copy of this round
 	differs bool     // and so are the pods
 
-	limit int64 // of batch
-	why   model.Reason
+	limit  int64 // of batch
+	lowest bool  // it is as low as harm may push it
+	why    model.Reason
 }
 
 // Decide decides how much CPU batch may use, from what online pods lack and from what they leave. The limit is nil if
@@ -100,20 +103,26 @@ func Decide(n *model.Node, p *model.Policy, left *model.Slack, cpus *model.CPUPl
 		limit := arithmetic{Known: s.Arithmetic.Known, Milli: s.Arithmetic.Milli}
 		s = State{Baselines: s.Baselines, Arithmetic: limit, CPUs: s.CPUs, Parts: s.Parts}
 	}
-	r.since = min(r.now-s.Clock, longestRound)
+	r.before, r.since = s.Clock, min(r.now-s.Clock, longestRound)
 	r.state = s
 	r.state.Clock = r.now
 	r.Batch = r.batchNow()
-	if r.onHarm || p.Protect.Interference {
+	judged := r.onHarm || p.Protect.Interference
+	if judged {
 		r.signal()
-		r.ask()
 	} else {
 		r.state.Pods, r.state.Services, r.state.Quiet, r.state.Every, r.state.Seconds = nil, nil, 0, 0, false
 	}
 	if !r.onHarm {
-		r.Harm, r.state.Harm = nil, bearing{}
+		r.state.Harm = bearing{}
 	}
 	r.Limit = r.decide(left.Memory.Allow)
+	if judged {
+		r.ask()
+	}
+	if !r.onHarm {
+		r.Harm = nil
+	}
 	return r.Result, r.state
 }
 
@@ -123,8 +132,17 @@ func (r *round) batchNow() model.Batch {
 	b := model.Batch{
 		Running: slices.ContainsFunc(r.n.Pods, r.isBatch), AtFloor: r.state.Harm.lowFor(r.now, reached),
 	}
-	b.Quiet = !b.Running || r.cpu.Use.Measured && r.cpu.Use.Batch < quiet
+	b.Quiet = !b.Running || r.cpu.Use.Measured && r.cpu.Use.Batch < quiet && !slices.ContainsFunc(r.n.Pods, r.starts)
 	return b
+}
+
+// starts reports whether the pod is a running batch pod of which it is not measured yet what it uses.
+func (r *round) starts(pod *model.Pod) bool {
+	if !r.isBatch(pod) {
+		return false
+	}
+	u := r.n.Load.Pod(pod.UID)
+	return u == nil || u.CPU.At == 0
 }
 
 // isBatch reports whether the pod is a running batch pod.
@@ -145,7 +163,8 @@ func (r *round) ask() {
 	if r.Every > 0 {
 		r.Waits = make([]model.WaitMark, 0, len(s.Pods))
 	}
-	acts := r.onHarm && r.p.Mode == model.ModeEnforce && !r.Batch.Quiet
+	// Where batch is pushed back as far as possible, a further round could cut nothing.
+	acts := r.onHarm && r.p.Mode == model.ModeEnforce && !r.Batch.Quiet && !r.lowest
 	tasks, unseen := false, false // online pods whose tasks are seen, or not
 	for i := range s.Pods {
 		p := &s.Pods[i]

@@ -24,15 +24,21 @@ type node struct {
 	tasks  bool // tasks of pods are seen
 	wants  int64
 	looked time.Duration // at waits
+
+	refused bool // the kernel accepts no limit of batch
+	young   bool // the batch pod has just started, so that its use is not measured yet
+	rounds  int
 }
 
 // load is what an online pod does.
 type load struct {
 	uses, waits int64 // milli-cores; the mean number of tasks that wait, in thousandths
 	times       int64 // how often a second its tasks get a CPU
-	inside      bool  // its container is at its own limit all the time
-	wait        model.PodWait
-	seen        model.PodWait // the last sample
+	// Of ten periods, in how many its quota stops its container app, which uses all that it uses, and proxy, which uses
+	// 50.
+	app, proxy int64
+	wait       model.PodWait
+	seen       model.PodWait // the last sample
 }
 
 func newNode(by model.SuppressMethod) *node {
@@ -64,7 +70,7 @@ func (w *node) gone(uid string) {
 
 // may returns what batch may use.
 func (w *node) may() int64 {
-	if w.result.Limit == nil {
+	if w.result.Limit == nil || w.p.Mode != model.ModeEnforce || w.refused {
 		return 16_000
 	}
 	return w.result.Limit.Milli
@@ -79,6 +85,33 @@ func (w *node) uses() int64 {
 		sum += l.uses
 	}
 	return sum
+}
+
+// contain gives a pod the containers app, with a limit, and proxy, with a limit of 50 milli-cores.
+func (w *node) contain(pod *model.Pod, limit int64) {
+	pod.Containers = []model.Container{
+		{Name: "app", ID: "0123456789aa", LimitMilli: limit}, {Name: "proxy", ID: "0123456789bb", LimitMilli: 50},
+	}
+	group := w.n.Tree.Pods[pod.UID]
+	group.Containers = []string{"0123456789aa", "0123456789bb"}
+	w.n.Tree.Pods[pod.UID] = group
+}
+
+// serves gives web a figure, which may be 20,000 at most. It returns a function that fetches it each second, if the
+// last plan asks for it.
+func (w *node) serves(value func() int64) func() {
+	model.FindPod(w.n.Pods, "web").Labels = map[string]string{"app": "web"}
+	w.p.Services = []model.ServiceRule{{
+		Selector: model.Selector{{Key: "app", Op: model.In, Values: []string{"web"}}}, Max: 20_000,
+		Source: model.ServiceSource{Port: 8080},
+	}}
+	last := time.Duration(0)
+	return func() {
+		if now := w.n.Load.Clock; len(w.result.Services) > 0 && now-last >= time.Second {
+			last = now
+			w.n.Figures = []model.ServiceFigure{{UID: "web", At: now, Value: value(), Max: 20_000}}
+		}
+	}
 }
 
 // second lets a second pass. Each of its tenths calls now, which sets what pods wait. It returns the seconds in which a
@@ -130,9 +163,14 @@ func (w *node) measure() {
 		before[l.Pods[i].UID] = l.Pods[i].Pressure
 	}
 	l.Pods, l.Inside = nil, nil
-	w.left.CPU.Use.Batch = w.used()
+	w.left.CPU.Use.Batch, w.left.CPU.Use.Online = w.used(), w.uses()
 	w.left.CPU.Allow = max(12_800-w.uses(), 0)
-	fixture.Measure(l, "job", fixture.Usage(at, w.left.CPU.Use.Batch, 0))
+	if w.young {
+		w.left.CPU.Use.Batch = 0
+		fixture.Measure(l, "job", model.Usage{})
+	} else {
+		fixture.Measure(l, "job", fixture.Usage(at, w.left.CPU.Use.Batch, 0))
+	}
 	for _, pod := range w.n.Pods {
 		p := w.pods[pod.UID]
 		if p == nil {
@@ -143,9 +181,11 @@ func (w *node) measure() {
 			u.Pressure = model.Pressure{At: at, CPU: model.Stall{Some: min(p.waits, 1000)}}
 		}
 		fixture.Measure(l, pod.UID, u)
-		if from := quota.Throttles(&w.n, pod); p.inside && from > 0 && p.uses >= max(from, LeastUse) {
+		if from := quota.Throttles(&w.n, pod); from > 0 && p.uses >= max(from, LeastUse) {
 			l.Inside = append(l.Inside, model.InsideUsage{UID: pod.UID, Name: "app", CPUUsage: model.CPUUsage{
-				At: at, Periods: 10, Throttled: 10,
+				At: at, Milli: p.uses, Periods: 10, Throttled: p.app,
+			}}, model.InsideUsage{UID: pod.UID, Name: "proxy", CPUUsage: model.CPUUsage{
+				At: at, Milli: 50, Periods: 10, Throttled: p.proxy,
 			}})
 		}
 	}
@@ -155,6 +195,7 @@ func (w *node) measure() {
 }
 
 func (w *node) decide() {
+	w.rounds++
 	w.result, w.state = Decide(&w.n, &w.p, &w.left, w.cpus, w.state)
 }
 
@@ -412,11 +453,14 @@ func TestOwnFault(t *testing.T) {
 // TestGrowsFromTheFloor checks that batch gets the machine back also where the harm began at the lowest limit, so that
 // the cubic has no height.
 func TestGrowsFromTheFloor(t *testing.T) {
-	w := newNode(model.SuppressOnHarm)
-	w.run(60, quietly)
-	w.state.Harm.Limit, w.state.Harm.From, w.state.Harm.Bears, w.state.Harm.Grew = 400, 400, 400, 0
-	if w.run(900, quietly); w.may() != 16_000 {
-		t.Errorf("after a quarter of an hour without harm, batch may use %d", w.may())
+	for after, times := range map[time.Duration]int{soon: 900, latest: 2700} {
+		w := newNode(model.SuppressOnHarm)
+		w.run(60, quietly)
+		h := &w.state.Harm
+		h.Limit, h.From, h.Bears, h.Grew, h.Soon = 400, 400, 400, 0, after
+		if w.run(times, quietly); w.may() != 16_000 {
+			t.Errorf("after %d s without harm, batch may use %d", times, w.may())
+		}
 	}
 }
 
@@ -473,6 +517,7 @@ func TestQuiet(t *testing.T) {
 		quiet          bool
 	}{{2000, 19, true}, {2000, 20, false}, {256_000, 99, true}, {256_000, 2500, false}} {
 		w := newNode(model.SuppressOnHarm)
+		w.measure()
 		w.left.CPU.Capacity, w.left.CPU.Use.Batch = c.capacity, c.uses
 		if w.decide(); w.result.Batch.Quiet != c.quiet {
 			t.Errorf("%d of %d: quiet %v", c.uses, c.capacity, w.result.Batch.Quiet)
@@ -484,13 +529,7 @@ func TestQuiet(t *testing.T) {
 // pod is larger.
 func TestContainerAtItsLimit(t *testing.T) {
 	w := newNode(model.SuppressOnHarm)
-	pod := w.pod("side", load{uses: 1000, waits: 4000, inside: true})
-	pod.Containers = []model.Container{
-		{Name: "app", ID: "0123456789aa", LimitMilli: 1000}, {Name: "proxy", ID: "0123456789bb"},
-	}
-	group := w.n.Tree.Pods["side"]
-	group.Containers = []string{"0123456789aa", "0123456789bb"}
-	w.n.Tree.Pods["side"] = group
+	w.contain(w.pod("side", load{uses: 1000, waits: 4000, app: 10}), 1000)
 	harmed := 0
 	for range 60 {
 		if w.second(quietly); w.result.Harm.Milli > 0 {
@@ -500,7 +539,7 @@ func TestContainerAtItsLimit(t *testing.T) {
 	if harmed > 1 || w.may() != 16_000 {
 		t.Errorf("harmed in %d s, batch may use %d", harmed, w.may())
 	}
-	w.pods["side"].inside = false
+	w.pods["side"].app = 0
 	if w.run(3, quietly); w.may() == 16_000 {
 		t.Error("it is not throttled, and not harmed either")
 	}

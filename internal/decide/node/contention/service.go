@@ -26,16 +26,17 @@ type Service struct {
 	Over    bool          `json:",omitempty"` // the figure is too high: above its maximum, and not good since
 	Above   time.Duration `json:",omitempty"` // of the last figure above the maximum
 	Counted time.Duration `json:",omitempty"` // of the figure that pushed batch back last; 0: none since Over
-	Useless time.Duration `json:",omitempty"` // since when pushing batch back further is impossible; 0: it is not
-	Own     time.Duration `json:",omitempty"` // when it proved to be the service's own fault; 0: it counts
+	Own     time.Duration `json:",omitempty"` // when it proved to be the service's own fault; 0: not lately
+	Again   bool          `json:",omitempty"` // it was good since, and counts again, but not below arithmetic
 	Unknown time.Duration `json:",omitempty"` // when it was not known last; 0: never
 }
 
 // figure is the harm that a figure shows.
 type figure struct {
 	model.PodHarm
-	held  bool  // batch was pushed back for it already, and gets no more and no less
-	keeps int64 // see [model.ServiceFigure.Keeps]
+	held    bool  // batch was pushed back for it already, and gets no more and no less
+	keeps   int64 // see [model.ServiceFigure.Keeps]
+	shallow bool  // it pushes batch to what arithmetic leaves at most
 }
 
 // services judges the figures of all pods that a rule selects, and asks for the next ones: for none while batch is
@@ -71,15 +72,15 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 	if rule.Source.Port == 0 {
 		fresh, own = freshQuery, ownQuery
 	}
-	if s.Own != 0 && now-s.Own >= ownFor {
-		s.Own = 0
+	if s.Own != 0 && (now-s.Own >= ownFor || now-s.Above >= nearly) {
+		s.Own, s.Again = 0, false
 	}
 	f := model.FindFigure(r.n.Figures, pod.UID)
 	if f == nil || f.At <= 0 || f.At > now || now-f.At > fresh || f.Max <= 0 {
 		if r.Batch.Quiet {
 			s.Since = now // it is not wanted
 		}
-		s.Over, s.Counted, s.Useless = false, 0, 0
+		s.Over, s.Counted = false, 0
 		if now-s.Since > fresh {
 			s.Unknown = now
 			why := "nothing was fetched"
@@ -95,19 +96,15 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 	switch {
 	case f.Value > f.Max:
 		s.Over, s.Above = true, now
-	case f.Value < f.Max-f.Max/below || s.Own != 0 || now-s.Above >= nearly:
-		s.Over, s.Own = false, 0 // if it is nearly too high for long, batch tries whether more is borne
+	case f.Value < f.Max-f.Max/below || s.Own != 0 && !s.Again || now-s.Above >= nearly:
+		s.Over, s.Again = false, s.Own != 0 // if it is nearly too high for long, batch tries whether more is borne
 	}
-	switch {
-	case !s.Over || s.Own != 0:
-		s.Counted, s.Useless = 0, 0
-		return s
-	case !r.Batch.AtFloor:
-		s.Useless = 0
-	case s.Useless == 0:
-		s.Useless = now
-	case now-s.Useless >= own:
-		s.Own, s.Counted, s.Useless = now, 0, 0
+	b := &r.state.Harm
+	if f.Value > f.Max && b.lowFor(now, reached+own) && (b.Deep || s.Again) {
+		s.Own, s.Again = now, false // whatever batch does, it is too high, even if not all the time
+	}
+	if !s.Over || s.Own != 0 && !s.Again {
+		s.Counted = 0
 		return s
 	}
 	h := figure{
@@ -115,7 +112,7 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 			UID: pod.UID, By: model.HarmByService, Value: f.Value, Max: f.Max,
 			Milli: f.Lacks(r.n.Load.Uses(pod.UID), r.n.Load.CPUMilli),
 		},
-		held: f.Value <= f.Max || s.Counted != 0 && f.At-s.Counted < again, keeps: f.Keeps(),
+		held: f.Value <= f.Max || s.Counted != 0 && f.At-s.Counted < again, keeps: f.Keeps(), shallow: s.Own != 0,
 	}
 	if !h.held {
 		s.Counted = f.At

@@ -24,6 +24,7 @@ const (
 	moment     = 300 * time.Millisecond // for which harm lasts without a further sample that is due
 
 	ownFor = 10 * time.Minute // for which something counts as a pod's own fault, before it is tried again
+	helped = -1               // see [Pod.Trial]
 )
 
 // Pod is what is known of one online pod: the sample up to which its waits were judged, and what followed.
@@ -42,6 +43,10 @@ type Pod struct {
 	Own     Bin           `json:",omitzero"`
 	OwnAt   time.Duration `json:",omitempty"` // of the last sample of Own
 	Starved Starved       `json:",omitzero"`  // of the node's services
+	// The most that it lacked lately: it falls by a third in a second.
+	Lacks int64 `json:",omitempty"`
+	// What that was when a trial began; helped: the trial ended it.
+	Trial int64 `json:",omitempty"`
 }
 
 // knownPod returns what is known of a pod.
@@ -56,8 +61,8 @@ func knownPod(pods []Pod, uid string) Pod {
 func (r *round) signal() {
 	s := &r.state
 	r.Harm = &model.Harm{Known: true}
-	switch {
-	case !r.Batch.Quiet:
+	switch use := &r.cpu.Use; {
+	case !r.Batch.Quiet, use.Online+use.Daemons+use.System >= r.cpu.Capacity*nearlyFull/1000:
 		s.Quiet = 0
 	case s.Quiet == 0:
 		s.Quiet = r.now
@@ -87,6 +92,7 @@ func (r *round) signal() {
 // keep adds a pod to the state. As long as nothing differs, it shares the pods of the last state: while batch is quiet,
 // most rounds have no new sample.
 func (r *round) keep(p Pod) {
+	p.Lacks = max(p.Harm.Milli, p.Lacks-(p.Lacks*int64(r.since/time.Millisecond)+2999)/3000)
 	s, n := &r.state, len(r.state.Pods)
 	if !r.differs && n < len(r.last) && r.last[n] == p {
 		s.Pods = r.last[:n+1]
@@ -133,6 +139,9 @@ func (r *round) pod(pod *model.Pod, p Pod) Pod {
 		p.Harm = model.PodHarm{}
 		return p
 	}
+	if fresh := r.state.Every + grace; r.now-r.before > grace && r.before-p.At <= fresh {
+		p.Due = r.now + fresh // there was no agent for a while
+	}
 	sum, every, signal := r.sum(u, &p)
 	// A sample may be as old as was asked for. If they are wanted more often now, the next one is awaited for as long.
 	due := r.now + every + grace
@@ -163,11 +172,13 @@ func (r *round) pod(pod *model.Pod, p Pod) Pod {
 	case span.Length >= shortest:
 		before := p.At
 		p.take(&sum, every)
-		if p.Stopped = r.n.Load.Throttled(u, pressures+grace); !p.Stopped { // or its own quota makes it wait
+		stopped := r.n.Load.Throttled(u, pressures+grace)
+		span.Waited -= span.Waited * time.Duration(stopped) / 1000 // its own quota made it wait
+		if p.Stopped = stopped > 0; stopped < 1000 {
 			r.judge(pod, &p, span, before)
 		}
 	case system && r.now-p.At <= services+moment:
-		r.Harm.Held += p.Harm.Milli // batch was pushed back for this sample
+		r.Harm.Held += r.counts(&p) // batch was pushed back for this sample
 	case r.now-p.At > moment:
 		p.Harm = model.PodHarm{}
 	}
@@ -177,6 +188,9 @@ func (r *round) pod(pod *model.Pod, p Pod) Pod {
 // judge makes of what a pod did, from a time on, what it lacks.
 func (r *round) judge(pod *model.Pod, p *Pod, span model.WaitSpan, from time.Duration) {
 	milli := int64(span.Ran * 1000 / span.Length)
+	if !p.Tasks { // pressure is a part of the time, however many tasks run and wait
+		span.Ran = min(span.Ran, span.Length)
+	}
 	key := keyOf(pod)
 	p.Permille = tolerated + r.state.baseline(key).at(milli)
 	if model.IsSystem(p.UID) {
@@ -194,7 +208,7 @@ func (r *round) judge(pod *model.Pod, p *Pod, span model.WaitSpan, from time.Dur
 	ratio := int64(max(span.Waited, 0) * 1000 / max(span.Ran, time.Microsecond))
 	if r.Batch.Quiet {
 		if p.Debt = 0; milli > 0 && r.state.Quiet != 0 && from >= r.state.Quiet {
-			r.learn(key, milli, min(ratio, 1<<16-1))
+			r.learn(key, milli, min(ratio, mostLearned))
 		}
 		return
 	}
@@ -292,17 +306,22 @@ func (r *round) addUp() {
 		}
 	}
 	for i := range r.state.Pods {
-		if p := &r.state.Pods[i]; p.Harm.Milli > 0 {
+		if p := &r.state.Pods[i]; r.counts(p) > 0 {
 			h := p.Harm
 			h.UID = p.UID
 			add(&h, h.Milli)
+			r.proven = r.proven || p.Trial == helped
 		}
 	}
 	for i := range r.figures {
 		f := &r.figures[i]
-		more := max(f.Milli-knownPod(r.state.Pods, f.UID).Harm.Milli, 0)
+		pod := knownPod(r.state.Pods, f.UID)
+		more := max(f.Milli-r.counts(&pod), 0)
+		if f.shallow && r.below() {
+			continue
+		}
 		add(&f.PodHarm, more)
-		r.Harm.Deep = true
+		r.Harm.Deep = r.Harm.Deep || !f.shallow
 		switch keeps := r.Harm.Keeps; {
 		case f.held:
 			r.Harm.Held += more

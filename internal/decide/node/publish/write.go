@@ -2,6 +2,7 @@ package publish
 
 import (
 	"hash/fnv"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +25,7 @@ const (
 	loadStep    = 50                     // the change of the predicted peak that counts, in thousandths of the capacity
 	reportAge   = 20 * time.Minute       // until a report with amounts that do not change is written again; ± spread
 	spread      = reportAge / 5
+	never       = time.Duration(math.MaxInt64)
 )
 
 // State is what is remembered of writes to the API. The agent forgets it when it restarts.
@@ -134,16 +136,14 @@ func (s Reported) decide(n *model.Node, r *model.Report) (write bool, next Repor
 	amountsOnly.CPU, amountsOnly.Memory, amountsOnly.CPUs = now.CPU, now.Memory, now.CPUs
 	amountsOnly.Harm, amountsOnly.Unsupported, amountsOnly.Hot = now.Harm, now.Unsupported, now.Hot
 	amountsOnly.Starved = now.Starved
-	wait := time.Duration(0)
-	switch {
+	wait := never
+	switch { // the shortest that applies
 	case now != amountsOnly:
+		wait = 0
 	case now.CPUs != last.CPUs, sized(n) && falls(&last, &now):
 		wait = cpusPause
 	case now.CPU != last.CPU || now.Memory != last.Memory:
 		wait = reportPause
-	case signals:
-		// They may change in any rhythm, which a tenant may choose: at most ten in an hour are reported at once.
-		wait = max(s.Signals.Add(-signalBurst*signalPause).Sub(s.At), 0)
 	case r.Evict != nil:
 		// The manager trusts no clock but its own: a request that does not change for a minute is too old for it.
 		wait = renewal
@@ -152,23 +152,27 @@ func (s Reported) decide(n *model.Node, r *model.Report) (write bool, next Repor
 	case r.Slack != nil:
 		// Readers trust no amounts that are half an hour old, and a node that sells nothing may have no other change.
 		wait = oldest(n.Object.UID)
-	default:
-		return false, s, again
 	}
 	if r.Evict != nil {
 		wait = min(wait, renewal)
+	}
+	// Signals may change in any rhythm, which a tenant may choose: at most ten in an hour are reported at once. Those that
+	// are part of a report which is written anyway cost nothing.
+	charged := signals && remaining(n.Now, s.At, wait) > 0
+	if signals {
+		wait = min(wait, max(s.Signals.Add(-signalBurst*signalPause).Sub(s.At), 0))
 	}
 	if n.Writes.Report.Failed {
 		wait = max(wait, reportRetry)
 	}
 	switch {
-	case n.Writes.Report.Busy:
-		return false, s, again // its end wakes the agent
+	case n.Writes.Report.Busy, wait == never:
+		return false, s, again // the end of the write wakes the agent
 	case remaining(n.Now, s.At, wait) > 0:
 		return false, s, s.At.Add(wait)
 	}
 	next = Reported{Content: now, At: n.Now, Signals: s.Signals}
-	if signals {
+	if charged {
 		if next.Signals.Before(n.Now) {
 			next.Signals = n.Now
 		}

@@ -372,3 +372,42 @@ func TestSignalsFlap(t *testing.T) {
 		}
 	}
 }
+
+// TestSignalsBesideAmounts checks that signals which are part of reports that are written anyway use up no budget: when
+// the amounts stand still, what has changed last is reported within minutes, and no report is too old.
+func TestSignalsBesideAmounts(t *testing.T) {
+	n := &model.Node{Now: time.Unix(1e9, 0), PodsKnown: true, Object: model.NodeObject{UID: "n", Reported: true}}
+	var s State
+	var shown model.Report
+	written, writes := n.Now, 0
+	report := func(offer int64, hot bool) {
+		n.Now = n.Now.Add(time.Second)
+		now := enforced(model.ModeEnforce, offer, 1)
+		if hot {
+			now.Hot = model.MemoryExhausted
+		}
+		if s, _ = Writes(n, &model.Publication{}, &now, s); now.Write {
+			shown, written, writes = now, n.Now, writes+1
+		}
+		if age := n.Now.Sub(written); age > reportAge+spread {
+			t.Fatalf("the report is %s old", age)
+		}
+	}
+	for i := range int64(3 * 3600) {
+		report(1000+i/60, i/60%2 == 0)
+	}
+	if writes > 3*60+3*10 {
+		t.Errorf("%d reports in three hours, in which amounts changed each minute", writes)
+	}
+	for _, hot := range []bool{true, false} {
+		for range int(signalPause / time.Second) {
+			report(1000, hot)
+		}
+		if (shown.Hot != "") != hot {
+			t.Errorf("hot is %v, and after %s the report has %q", hot, signalPause, shown.Hot)
+		}
+	}
+	for i := range 3600 {
+		report(1000, i%2 == 0)
+	}
+}

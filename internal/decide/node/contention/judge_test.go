@@ -1,0 +1,120 @@
+package contention
+
+import (
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// TestFullNodeTeachesNothing checks that nothing is learned of what pods wait anyway while others use nearly the whole
+// node, all the time or in a rhythm: a tenant decides when it does.
+func TestFullNodeTeachesNothing(t *testing.T) {
+	for _, every := range []int{1, 4, 15} {
+		w := newNode(model.SuppressOnHarm)
+		w.wants = 0
+		evil := w.pod("evil", load{uses: 500})
+		evil.Namespace = "evil"
+		w.run(120, quietly)
+		for s := range 300 {
+			w.pods["evil"].uses, w.pods["web"].waits = 500, 20
+			if s/every%2 == 0 || every == 1 {
+				w.pods["evil"].uses, w.pods["web"].waits = 12_000, 6000
+			}
+			w.second(quietly)
+		}
+		w.pods["evil"].uses, w.pods["web"].waits = 500, 20
+		w.wants = 16_000
+		w.run(15, quietly)
+		w.pods["web"].waits = 1500 // a third of what it runs
+		if w.run(4, quietly); w.may() == 16_000 {
+			t.Errorf("each %d s: web may wait for %v", every, knownPod(w.state.Pods, "web").Tolerated)
+		}
+	}
+}
+
+// TestBaselineIsBounded checks that a pod which waits for very long without batch may not wait for as long beside
+// batch.
+func TestBaselineIsBounded(t *testing.T) {
+	w := newNode(model.SuppressOnHarm)
+	w.wants = 0
+	w.run(180, func() { w.pods["web"].waits = 40_000 })
+	w.wants = 16_000
+	w.pods["web"].waits = 20
+	w.run(30, quietly)
+	w.pods["web"].waits = 6000 // half as long again as it runs
+	if w.run(4, quietly); w.may() == 16_000 {
+		t.Errorf("web may wait for %v", knownPod(w.state.Pods, "web").Tolerated)
+	}
+}
+
+// TestThrottledNowAndThen checks that a pod is judged although a quota stops a part of it, or all of it now and then.
+func TestThrottledNowAndThen(t *testing.T) {
+	for name, c := range map[string]struct{ app, proxy int64 }{
+		"its proxy, always": {0, 10}, "the pod, now and then": {1, 0},
+	} {
+		w := newNode(model.SuppressOnHarm)
+		w.contain(model.FindPod(w.n.Pods, "web"), 5000)
+		w.pods["web"].app, w.pods["web"].proxy = c.app, c.proxy
+		w.run(20, quietly)
+		if w.may() != 16_000 {
+			t.Fatalf("%s: batch may use %d", name, w.may())
+		}
+		if w.run(10, w.waits(10_500)); w.used() > 11_000 {
+			t.Errorf("a quota stops %s: batch uses %d, %+v", name, w.used(), w.result.Harm)
+		}
+	}
+}
+
+// TestPressureOfLargePods checks that a pod which uses many CPUs is harmed when its tasks wait all the time, where only
+// pressure shows that.
+func TestPressureOfLargePods(t *testing.T) {
+	w := newNode(model.SuppressOnHarm)
+	w.tasks = false
+	w.pods["web"].uses = 12_000
+	w.run(20, quietly)
+	if w.may() != 16_000 {
+		t.Fatalf("batch may use %d", w.may())
+	}
+	w.pods["web"].waits = 900
+	if w.run(8, quietly); w.may() == 16_000 {
+		t.Errorf("%+v", w.result.Harm)
+	}
+}
+
+// TestYoungBatchIsNotQuiet checks that what pods wait because of batch that has just started teaches nothing: its use
+// is measured from its second second on.
+func TestYoungBatchIsNotQuiet(t *testing.T) {
+	w := newNode(model.SuppressOnHarm)
+	w.wants = 0
+	w.run(120, quietly)
+	for s := range 600 {
+		w.wants, w.young = 0, false
+		w.pods["web"].waits = 20
+		if s%12 < 2 {
+			w.wants, w.young, w.pods["web"].waits = 16_000, true, 20_000
+		}
+		w.second(quietly)
+	}
+	if got := w.state.Baselines[0].at(4000); got > 50 {
+		t.Errorf("without batch, web waits for %d thousandths of the time that it runs", got)
+	}
+}
+
+// TestRestart checks that the first round of an agent that was away knows what the last one knew, until samples can be
+// there.
+func TestRestart(t *testing.T) {
+	w := newNode(model.SuppressOnHarm)
+	w.n.Tree.NoPressure = true
+	w.run(20, quietly)
+	w.n.Load.Clock += time.Minute
+	w.n.Waits = nil
+	w.measure()
+	if w.decide(); !w.result.Harm.Known || w.may() != 16_000 {
+		t.Errorf("batch may use %d, %+v", w.may(), w.result.Harm)
+	}
+	w.tasks = false
+	if w.run(6, quietly); w.result.Harm.Known {
+		t.Errorf("nothing is sampled, and harm is known: %+v", w.result.Harm)
+	}
+}

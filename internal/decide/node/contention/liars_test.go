@@ -1,0 +1,208 @@
+package contention
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// lessBatch is how many milli-cores less than arithmetic leaves waits may cost batch, on average of an hour, whoever
+// waits and why: a quarter of 16 CPUs for 16 s in two minutes.
+const lessBatch = 16_000 / 4 * 16 / 120
+
+// hour lets an hour pass. It returns the means of what batch may use, and of what it may use less than arithmetic
+// leaves.
+func (w *node) hour(now func()) (mean, less int64) {
+	for range 3600 {
+		w.second(now)
+		mean += w.may()
+		less += max(w.leaves()-w.may(), 0)
+	}
+	return mean / 3600, less / 3600
+}
+
+// TestFigureOpensNoDoor checks that waits do not hold batch where a service's figure pushed it, once the figure is
+// good: pods of a tenant take turns in waiting for themselves.
+func TestFigureOpensNoDoor(t *testing.T) {
+	w := newNode(model.SuppressOnHarm)
+	value := int64(10_000)
+	figure := w.serves(func() int64 { return value })
+	w.run(60, figure)
+	value = 60_000
+	if w.run(12, figure); w.may() > 2000 {
+		t.Fatalf("the figure pushes batch to %d only", w.may())
+	}
+	value = 10_000
+	s, last := 0, "x"
+	_, less := w.hour(func() {
+		figure()
+		if s++; s%150 == 1 {
+			w.gone(last)
+			last = fmt.Sprintf("x%d", s)
+			w.pod(last, load{uses: 100, waits: 3000})
+		}
+	})
+	t.Logf("batch has %d milli-cores less than arithmetic leaves", less)
+	if less > lessBatch {
+		t.Errorf("batch has %d milli-cores less than arithmetic leaves", less)
+	}
+}
+
+// TestFigureFlaps checks a figure that is too high in a rhythm of its own, whatever batch does: that shows within some
+// times, and then it costs batch no more than arithmetic would.
+func TestFigureFlaps(t *testing.T) {
+	for _, c := range []struct{ bad, good int }{{20, 2}, {10, 10}, {5, 15}, {30, 5}, {3, 3}, {60, 25}} {
+		w := newNode(model.SuppressOnHarm)
+		bad := func() bool { return int(w.n.Load.Clock/time.Second)%(c.bad+c.good) < c.bad }
+		figure := w.serves(func() int64 {
+			if bad() {
+				return 40_000
+			}
+			return 10_000
+		})
+		w.run(600, figure)
+		mean, less := w.hour(figure)
+		t.Logf("bad for %d s, good for %d: batch may use %d on average, %d less than arithmetic leaves", c.bad, c.good, mean,
+			less)
+		if less > w.leaves()/4 {
+			t.Errorf("bad for %d s, good for %d: batch has %d less than arithmetic leaves", c.bad, c.good, less)
+		}
+	}
+}
+
+// TestFigureAnswers checks a figure that answers to batch, ten seconds late, also where the service bears less than
+// arithmetic leaves: it is too high for a small part of the time.
+func TestFigureAnswers(t *testing.T) {
+	for _, bears := range []int64{1000, 4000, 7000, 11_000} {
+		w := newNode(model.SuppressOnHarm)
+		var last []int64
+		figure := w.serves(func() int64 {
+			if last = append(last, 10_000+w.used()*10_000/bears); len(last) > 10 {
+				last = last[1:]
+			}
+			worst := int64(0)
+			for _, v := range last {
+				worst = max(worst, v)
+			}
+			return worst
+		})
+		slow, mean := 0, int64(0)
+		for range 3600 {
+			w.second(figure)
+			mean += w.used()
+			if w.used() > bears {
+				slow++
+			}
+		}
+		t.Logf("batch uses %d of %d, and the service is slow for %d s of an hour", mean/3600, bears, slow)
+		if slow > 120 || mean/3600 < bears/3 {
+			t.Errorf("batch uses %d of %d, and the service is slow for %d s of an hour", mean/3600, bears, slow)
+		}
+	}
+}
+
+// TestLiesInRhythm checks pods that wait in rhythms that fit the trials: they cost batch little more than arithmetic
+// would.
+func TestLiesInRhythm(t *testing.T) {
+	most := int64(0)
+	for _, on := range []int{15, 25, 30, 50, 100} { // tenths of a second
+		for _, off := range []int{50, 80, 90, 120, 200} {
+			for _, pulses := range []int{0, 5, 40} {
+				w := newNode(model.SuppressOnHarm)
+				w.pod("liar", load{uses: 500})
+				w.run(60, quietly)
+				at := -1
+				_, less := w.hour(func() {
+					at = (at + 1) % (on + off + 100*pulses)
+					w.pods["liar"].waits = 0
+					if at < on || at >= on+off && (at-on-off)%100 < 15 {
+						w.pods["liar"].waits = 8000
+					}
+				})
+				most = max(most, less)
+				if less > lessBatch {
+					t.Errorf("waits for %d, not for %d tenths, and then for 15 of 100, %d times: batch has %d less than arithmetic "+
+						"leaves", on, off, pulses, less)
+				}
+			}
+		}
+	}
+	t.Logf("batch has %d less than arithmetic leaves at most", most)
+}
+
+// TestVictimBesideLiar checks that a pod which batch harms is helped by less than arithmetic leaves, although another
+// one waits whatever batch does, and longer.
+func TestVictimBesideLiar(t *testing.T) {
+	w := newNode(model.SuppressOnHarm)
+	w.pod("liar", load{uses: 500, waits: 3000})
+	now := func() { w.pods["web"].waits = min(max(w.used()-7000, 0)*2, 700) }
+	harmed := 0
+	for range 60 {
+		w.second(now)
+		if w.pods["web"].waits > 450 {
+			harmed++
+		}
+	}
+	if harmed > 20 {
+		t.Errorf("it is harmed in %d of 60 s, and batch may use %d", harmed, w.may())
+	}
+}
+
+// TestWithoutLimit checks that harm counts at once when batch begins to be limited: as long as it was not, because the
+// agent only observed, or because the kernel refused the limit, nothing proves a pod's own fault.
+func TestWithoutLimit(t *testing.T) {
+	for _, refused := range []bool{false, true} {
+		for _, figure := range []bool{false, true} {
+			w := newNode(model.SuppressOnHarm)
+			now := w.waits(10_500)
+			if figure {
+				now = w.serves(func() int64 { return 10_000 + w.used() })
+			}
+			if w.refused = refused; !refused {
+				w.p.Mode = model.ModeObserve
+			}
+			w.run(120, now)
+			w.p.Mode, w.refused = model.ModeEnforce, false
+			if w.run(10, now); w.used() > 11_000 {
+				t.Errorf("refused %v, figure %v: batch uses %d, %+v", refused, figure, w.used(), w.result.Harm)
+			}
+		}
+	}
+}
+
+// TestRounds checks that pods which wait whatever batch does cause no rounds of their own where batch can be pushed
+// back no further.
+func TestRounds(t *testing.T) {
+	w := newNode(model.SuppressOnHarm)
+	w.pod("liar", load{uses: 500})
+	w.run(60, quietly)
+	w.pods["liar"].waits = 8000
+	w.run(3, quietly)
+	before := w.rounds
+	for range 2 {
+		w.second(quietly)
+	}
+	if got := w.rounds - before; got > 3 {
+		t.Errorf("%d rounds in 2 s at the lowest limit", got)
+	}
+}
+
+// TestHelpedOnce checks that the waits of a pod which less batch helped once do not keep batch where a figure pushed
+// it: not at all if that push is over, and no lower than waits push if it is not.
+func TestHelpedOnce(t *testing.T) {
+	for _, deeper := range []bool{false, true} {
+		w := newNode(model.SuppressOnHarm)
+		w.run(60, quietly)
+		h := &w.state.Harm // as a figure leaves it
+		h.Deep, h.Deeper, h.Limit, h.From, h.Bears, h.Soon, h.Pods = true, deeper, 100, 100, 16_000, slowly, []string{"web"}
+		for i := range w.state.Pods {
+			w.state.Pods[i].Trial = helped
+		}
+		w.pods["web"].waits = 8000
+		if w.run(15, quietly); w.may() < 4800 {
+			t.Errorf("less helps it now: %v; after 15 s batch may use %d", deeper, w.may())
+		}
+	}
+}
