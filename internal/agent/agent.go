@@ -1,9 +1,9 @@
 // Package agent is the shell around the decisions on one node: it observes, calls package decide/node, acts, and starts
 // again when something changes. One goroutine, the loop, owns all state; everything else only wakes it.
 //
-// The packages beside the loop: kernel is its side of cgroups and files, policy finds the one that governs, kubelet reads
-// what the API does not contain, apiwriter writes to the API, store keeps state on disk, metrics and serve show the
-// state.
+// The packages beside the loop: kernel is its side of cgroups and files, policy finds the one that governs, kubelet
+// reads what the API does not contain, apiwriter writes to the API, store keeps state on disk, metrics and serve show
+// the state.
 package agent
 
 import (

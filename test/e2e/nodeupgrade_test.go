@@ -34,8 +34,8 @@ const stateDir = "/var/lib/waterline"
 // TestNodeUpgrade installs the version before on a real node, upgrades it by the commands of docs/upgrade.md, goes back
 // by those of the same page, and uninstalls. Then it upgrades once more, by the deletion of the node's agent, and
 // uninstalls. While agents are replaced, the settings of pods keep their values, and the Node its offer. Each version
-// goes on with the undo record that the other left, and this version with the state of the version before. In the end every file of pods
-// and classes is as it was before, and nothing is left.
+// goes on with the undo record that the other left, and this version with the state of the version before. In the end
+// every file of pods and classes is as it was before, and nothing is left.
 func TestNodeUpgrade(t *testing.T) {
 	if *on == "vm" {
 		t.Skip("the images of the version before are imported into this machine's node only")

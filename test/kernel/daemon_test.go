@@ -403,14 +403,6 @@ func soak() bool { return os.Getenv("WATERLINE_SOAK") != "" }
 // tests.
 func emulated() bool { return os.Getenv("WATERLINE_VM") != "" }
 
-// longForm skips a test in the shortest form, that of make test.
-func longForm(t *testing.T, why string) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("-short: " + why)
-	}
-}
-
 // liveKernel skips a test on the virtual machine in short form, because emulated CPUs take many times as long.
 func liveKernel(t *testing.T, why string) {
 	t.Helper()

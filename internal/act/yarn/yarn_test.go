@@ -193,8 +193,8 @@ func (m *many) within(now time.Time, r *Resize) time.Duration {
 }
 
 // TestTooLate tells a smaller size that shares the deadline of the size before when that is over, or when the decision
-// is old. It is left, because what fitted until then would have less than its time. A total that another ResourceManager
-// gets again is told.
+// is old. It is left, because what fitted until then would have less than its time. A total that another
+// ResourceManager gets again is told.
 func TestTooLate(t *testing.T) {
 	for _, n := range []int{1, Singly + 1} {
 		for _, c := range []struct{ left, age time.Duration }{{hearWithin / 2, 0}, {time.Hour, 2 * oldDecision}} {

@@ -15,8 +15,8 @@ import (
 // again is when a policy is evaluated again although it named no time: it looks ahead three days.
 const again = time.Hour
 
-// Governing is the governing policy of a node and its present effect. It is evaluated again only when its input differs,
-// because the loop calls it each second.
+// Governing is the governing policy of a node and its present effect. It is evaluated again only when its input
+// differs, because the loop calls it each second.
 type Governing struct {
 	// File reads the policies of this node alone; nil: those of the cluster count.
 	File func() ([]model.ClusterPolicy, error)

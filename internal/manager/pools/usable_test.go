@@ -56,8 +56,8 @@ func TestUsable(t *testing.T) {
 	}
 }
 
-// TestAbandon deletes a pool whose spec cannot be read. Its pods are told to end with the time that they were made with,
-// others' pods are left alone, and when none is left, the pool goes.
+// TestAbandon deletes a pool whose spec cannot be read. Its pods are told to end with the time that they were made
+// with, others' pods are left alone, and when none is left, the pool goes.
 func TestAbandon(t *testing.T) {
 	r, f := apiRound(t, nil)
 	p := r.p

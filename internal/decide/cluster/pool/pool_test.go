@@ -346,8 +346,8 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestDeadlineStays checks that later rounds, which read the mark of a pod, say the same deadline to the nanosecond. The
-// clocks that a time has are read one after the other, so a time that has both would differ.
+// TestDeadlineStays checks that later rounds, which read the mark of a pod, say the same deadline to the nanosecond.
+// The clocks that a time has are read one after the other, so a time that has both would differ.
 func TestDeadlineStays(t *testing.T) {
 	now := time.Now()
 	first := Step{Within: time.Minute, Marks: Marks{Until: now.Add(time.Minute)}}
