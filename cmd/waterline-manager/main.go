@@ -39,8 +39,9 @@ import (
 // version is set when a release is built.
 var version = "dev"
 
-// goodbye is the time for open requests after the context ended, and before that the time for clients to notice.
-const goodbye = 5 * time.Second
+// shutdownTimeout is the time for open requests after the context ended, and before that the time for clients to
+// notice.
+const shutdownTimeout = 5 * time.Second
 
 type options struct {
 	kubeconfig, namespace, identity string
@@ -325,9 +326,9 @@ func serve(ctx context.Context, address string, handler http.Handler, secure *tl
 	running.Go(func() {
 		<-ctx.Done()
 		if secure != nil {
-			time.Sleep(goodbye)
+			time.Sleep(shutdownTimeout)
 		}
-		ending, cancel := context.WithTimeout(context.Background(), goodbye)
+		ending, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 		defer cancel()
 		if server.Shutdown(ending) != nil {
 			_ = server.Close()

@@ -13,9 +13,9 @@ import (
 const (
 	pause     = 10 * time.Millisecond // between two rounds, so that a burst of changes is one round
 	heartbeat = 2 * time.Second
-	// apiWithin is how long an agent that starts waits for the API server, before it goes on by what the API showed an
+	// apiTimeout is how long an agent that starts waits for the API server, before it goes on by what the API showed an
 	// earlier agent. A pause meanwhile, and other changes, should count from its first round on.
-	apiWithin = 2 * time.Second
+	apiTimeout = 2 * time.Second
 )
 
 // loop waits for events, and decides again if anything differs from the input of the last round.
@@ -75,7 +75,7 @@ func (a *Agent) awaitPods(ctx context.Context) {
 	if a.kept == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, apiWithin)
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	for !a.cfg.Pods.Snapshot().Known {
 		select {

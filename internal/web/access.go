@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	trusted      = 30 * time.Second // for which the API server's word about a token, or a right, is remembered
-	longestToken = 16 << 10         // bytes
-	mostCallers  = 1024             // that are remembered
-	mostRights   = 256              // of one caller that are remembered
-	mostRefused  = 4096             // wrong tokens that are remembered
-	reviewWithin = 5 * time.Second
+	trustTTL      = 30 * time.Second // for which the API server's word about a token, or a right, is remembered
+	longestToken  = 16 << 10         // bytes
+	mostCallers   = 1024             // that are remembered
+	mostRights    = 256              // of one caller that are remembered
+	mostRefused   = 4096             // wrong tokens that are remembered
+	reviewTimeout = 5 * time.Second
 )
 
 var (
@@ -135,7 +135,7 @@ func (a *access) caller(ctx context.Context, header string) (*caller, error) {
 	if !accepted {
 		delete(a.callers, key)
 		makeRoom(a.refused, mostRefused, func(until time.Time) time.Time { return until })
-		a.refused[key] = a.now().Add(trusted)
+		a.refused[key] = a.now().Add(trustTTL)
 		return nil, errWrongToken
 	}
 	if first, there := a.callers[key]; there {
@@ -154,7 +154,7 @@ func (c *caller) review(ctx context.Context, token string) (accepted bool, err e
 	if now.Before(c.until) {
 		return true, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, reviewWithin)
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	// Without audiences the API server accepts tokens that are meant for itself, and no others.
 	review, err := c.access.client.AuthenticationV1().TokenReviews().Create(ctx,
@@ -165,7 +165,7 @@ func (c *caller) review(ctx context.Context, token string) (accepted bool, err e
 	if !review.Status.Authenticated || review.Status.Error != "" {
 		return false, nil
 	}
-	c.user, c.until = review.Status.User, now.Add(trusted)
+	c.user, c.until = review.Status.User, now.Add(trustTTL)
 	clear(c.rights) // the groups may have changed
 	return true, nil
 }
@@ -189,7 +189,7 @@ func (c *caller) may(ctx context.Context, r right) (bool, error) {
 	for key, values := range c.user.Extra {
 		extra[key] = authorizationv1.ExtraValue(values)
 	}
-	ctx, cancel := context.WithTimeout(ctx, reviewWithin)
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	review, err := c.access.client.AuthorizationV1().SubjectAccessReviews().Create(ctx,
 		&authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -202,7 +202,7 @@ func (c *caller) may(ctx context.Context, r right) (bool, error) {
 		return false, fmt.Errorf("reviewing the right to %s: %w", r, err)
 	}
 	makeRoom(c.rights, mostRights, func(v verdict) time.Time { return v.until })
-	c.rights[r] = verdict{review.Status.Allowed && !review.Status.Denied, now.Add(trusted)}
+	c.rights[r] = verdict{review.Status.Allowed && !review.Status.Denied, now.Add(trustTTL)}
 	return c.rights[r].granted, nil
 }
 

@@ -25,7 +25,7 @@ func (s *Server) cluster(r *http.Request, c *caller) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.o.Now()
-	if age := now.Sub(s.summed); s.summary == nil || age >= viewEvery || age < 0 {
+	if age := now.Sub(s.summed); s.summary == nil || age >= viewInterval || age < 0 {
 		plain, err := json.Marshal(s.summarize(now))
 		if err != nil {
 			return nil, fmt.Errorf("encoding the cluster: %w", err)

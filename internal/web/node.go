@@ -146,7 +146,7 @@ func (s *Server) podsOn(ctx context.Context, node string) (podList, error) {
 	now := s.o.Now()
 	s.mu.Lock()
 	for name, list := range s.pods {
-		if now.Sub(list.at) >= viewEvery {
+		if now.Sub(list.at) >= viewInterval {
 			delete(s.pods, name)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	viewEvery = 2 * time.Second // between two views that are computed, for all callers
-	mostGone  = 1000            // removed nodes that are remembered for callers with an older view
+	viewInterval = 2 * time.Second // between two views that are computed, for all callers
+	mostGone     = 1000            // removed nodes that are remembered for callers with an older view
 )
 
 // view is all nodes as of a moment, ordered by name. Views are numbered, and number and instance together are the
@@ -47,7 +47,7 @@ func (s *Server) nodes(r *http.Request, c *caller) (any, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now := s.o.Now(); s.view == nil || now.Sub(s.view.at) >= viewEvery || now.Before(s.view.at) {
+	if now := s.o.Now(); s.view == nil || now.Sub(s.view.at) >= viewInterval || now.Before(s.view.at) {
 		s.view = s.look(now, s.view)
 	}
 	v := s.view

@@ -168,19 +168,19 @@ func TestRevoked(t *testing.T) {
 	expect("allowed", 200)
 	a.users[viewerToken] = nil
 	expect("remembered", 200)
-	c.advance(trusted)
+	c.advance(trustTTL)
 	expect("the right is gone", 403)
 	a.users[viewerToken] = []string{"list nodereports"}
-	c.advance(trusted)
+	c.advance(trustTTL)
 	expect("allowed again", 200)
 	a.away = true
 	expect("the API server is away, for a moment", 200)
-	c.advance(trusted)
+	c.advance(trustTTL)
 	expect("the API server is away", 503)
 	a.away = false
 	expect("it is back", 200)
 	delete(a.users, viewerToken)
-	c.advance(trusted)
+	c.advance(trustTTL)
 	expect("the token has expired", 401)
 	a.users[viewerToken] = []string{"list nodereports"}
 	expect("the refusal is remembered", 401)
@@ -207,7 +207,7 @@ func TestFlood(t *testing.T) {
 	if busy < 400 || a.reviews > 100 {
 		t.Errorf("%d of 500 wrong tokens were put off, and the API server reviewed %d", busy, a.reviews)
 	}
-	c.advance(trusted)
+	c.advance(trustTTL)
 	if w := ask(s, adminToken, "/api/v1/nodes"); w.Code != 200 {
 		t.Errorf("a known caller is kept out: %d: %s", w.Code, w.Body)
 	}
@@ -244,7 +244,7 @@ func TestNodesSince(t *testing.T) {
 	}
 	get := func(since string) (p part) {
 		t.Helper()
-		c.advance(viewEvery)
+		c.advance(viewInterval)
 		return decode[part](t, ask(s, adminToken, "/api/v1/nodes?since="+since))
 	}
 	settle := func(name string, is func(n node, known bool) bool) {

@@ -10,7 +10,7 @@ import (
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
-// readEvery is the time between two attempts to have the exclude file read at first. An attempt can take callWithin.
+// readEvery is the time between two attempts to have the exclude file read at first. An attempt can take callTimeout.
 const readEvery = 30 * time.Second
 
 // Files guards the exclude files of all pools, of which two may have the same one.
@@ -85,7 +85,7 @@ func (a *Actor) ReadOnce(ctx context.Context, now time.Time, within time.Duratio
 func (a *Actor) Unread(host string) bool { return a.unread[host] }
 
 func (a *Actor) readExcludes(ctx context.Context, within time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, callWithin)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if err := a.Cluster.Admin.RefreshNodesGracefully(ctx, within); err != nil {
 		return fmt.Errorf("the ResourceManager did not read the exclude file; check spec.yarn.admins, and that "+

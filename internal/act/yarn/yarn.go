@@ -17,22 +17,22 @@ import (
 )
 
 const (
-	// Singly is how many workers a round resizes at most by the web services, one in a request. More would make the round
-	// longer than the next one may wait, because requests to a ResourceManager are limited.
-	Singly = 30
-	// Together is the same by the administration protocol, which takes hundreds in one call. The marks of their pods,
+	// MaxSingle is how many workers a round resizes at most by the web services, one in a request. More would make the
+	// round longer than the next one may wait, because requests to a ResourceManager are limited.
+	MaxSingle = 30
+	// MaxTogether is the same by the administration protocol, which takes hundreds in one call. The marks of their pods,
 	// which are written before, take ten seconds.
-	Together = 2000
-	// singleFor is for how long resizes are sent one by one after the administration protocol has failed, and singleOnce
-	// the same if it refused one of the nodes, which may just have gone.
-	singleFor  = 5 * time.Minute
-	singleOnce = 2 * time.Second
-	// effectWithin is how long a resize may take to show. It was never seen to take a second.
-	effectWithin = 10 * time.Second
-	// callWithin bounds one call of the administration protocol.
-	callWithin = 5 * time.Second
-	// hearWithin is how long the ResourceManager may take to hear of a resize, and end what does not fit.
-	hearWithin = 2 * time.Second
+	MaxTogether = 2000
+	// singleTime is for how long resizes are sent one by one after the administration protocol has failed, and
+	// singleOnceTime the same if it refused one of the nodes, which may just have gone.
+	singleTime     = 5 * time.Minute
+	singleOnceTime = 2 * time.Second
+	// effectTimeout is how long a resize may take to show. It was never seen to take a second.
+	effectTimeout = 10 * time.Second
+	// callTimeout bounds one call of the administration protocol.
+	callTimeout = 5 * time.Second
+	// hearMargin is how long the ResourceManager may take to hear of a resize, and end what does not fit.
+	hearMargin = 2 * time.Second
 	// oldDecision is the age of a decision from which containers may have ended that it saw.
 	oldDecision = time.Second
 	// promised is for how long a deadline that is over is remembered.
@@ -83,9 +83,9 @@ type Resize struct {
 // Most returns how many workers can be resized in a round that begins now.
 func (a *Actor) Most(now time.Time) int {
 	if a.Cluster == nil || now.Before(a.single) {
-		return Singly
+		return MaxSingle
 	}
-	return Together
+	return MaxTogether
 }
 
 // Resize carries out resizes. Many go in one call by the administration protocol. Where that fails, as where its port
@@ -95,18 +95,18 @@ func (a *Actor) Resize(ctx context.Context, now time.Time, all []*Resize) error 
 	var err error
 	maps.DeleteFunc(a.told, func(_ string, p promise) bool { return now.Sub(p.until) > promised })
 	all = slices.DeleteFunc(slices.Clone(all), func(r *Resize) bool { return !a.promise(now, r) })
-	if len(all) > Singly {
+	if len(all) > MaxSingle {
 		if err = a.resizeTogether(ctx, all); err == nil {
 			for _, r := range all {
 				a.note(now, r)
 			}
 			return nil
 		}
-		a.single = now.Add(singleFor)
+		a.single = now.Add(singleTime)
 		if refused := (*yarn.RPCError)(nil); errors.As(err, &refused) {
-			a.single = now.Add(singleOnce)
+			a.single = now.Add(singleOnceTime)
 		}
-		all = all[:Singly]
+		all = all[:MaxSingle]
 	}
 	var requests errgroup.Group
 	requests.SetLimit(parallel)
@@ -126,7 +126,7 @@ func (a *Actor) Resize(ctx context.Context, now time.Time, all []*Resize) error 
 }
 
 func (a *Actor) resizeTogether(ctx context.Context, all []*Resize) error {
-	ctx, cancel := context.WithTimeout(ctx, callWithin)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var resizes []yarn.NodeResize
 	for _, r := range all {
@@ -147,7 +147,7 @@ func (a *Actor) promise(now time.Time, r *Resize) bool {
 	}
 	left := time.Until(told.until)
 	r.within = max(left, 0)
-	return r.From.Fits(r.To) || left >= hearWithin && time.Since(now) <= oldDecision
+	return r.From.Fits(r.To) || left >= hearMargin && time.Since(now) <= oldDecision
 }
 
 // note notes a resize that was sent.
@@ -181,7 +181,7 @@ func (a *Actor) Check(now time.Time, worker string, total *model.Size) error {
 	case !found:
 	case total == nil || *total != w.from:
 		delete(a.asked, worker)
-	case now.Sub(w.since) >= effectWithin:
+	case now.Sub(w.since) >= effectTimeout:
 		return &yarn.NoEffectError{What: "the total of worker " + worker, Want: w.to.String(), Have: total.String()}
 	}
 	return nil

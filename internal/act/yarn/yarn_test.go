@@ -77,8 +77,8 @@ func TestResizeTogether(t *testing.T) {
 	m := newMany(t, n)
 	now := m.now
 	two, three, four := model.Size{MemoryMiB: 2048, VCores: 2}, model.Size{MemoryMiB: 3072, VCores: 3}, model.Size{}
-	if most := m.a.Most(now); most != Together {
-		t.Errorf("a round resizes %d workers, want %d", most, Together)
+	if most := m.a.Most(now); most != MaxTogether {
+		t.Errorf("a round resizes %d workers, want %d", most, MaxTogether)
 	}
 	if err := m.a.Resize(t.Context(), now, m.round(n, two)); err != nil {
 		t.Error(err)
@@ -90,10 +90,10 @@ func TestResizeTogether(t *testing.T) {
 		t.Errorf("heard %v, %d asked", got, len(m.a.asked))
 	}
 
-	if err := m.a.Resize(t.Context(), now, m.round(Singly, three)); err != nil {
+	if err := m.a.Resize(t.Context(), now, m.round(MaxSingle, three)); err != nil {
 		t.Error(err)
 	}
-	if c := m.Counted(); m.have(n, three) != Singly || c.Calls != 1 || c.Requests != Singly {
+	if c := m.Counted(); m.have(n, three) != MaxSingle || c.Calls != 1 || c.Requests != MaxSingle {
 		t.Errorf("a few: %d have the total after %d calls and %d requests", m.have(n, three), c.Calls, c.Requests)
 	}
 	if got := m.a.Heard("w-1999"); !got.IsZero() {
@@ -105,22 +105,22 @@ func TestResizeTogether(t *testing.T) {
 	if err := m.a.Resize(t.Context(), now, unknown); err == nil {
 		t.Error("one is gone: no error")
 	}
-	if c := m.Counted(); m.have(n, four) != Singly-1 || c.Calls != 2 || unknown[7].Err == nil {
+	if c := m.Counted(); m.have(n, four) != MaxSingle-1 || c.Calls != 2 || unknown[7].Err == nil {
 		t.Errorf("one is gone: %d have the total after %d calls, %v", m.have(n, four), c.Calls, unknown[7].Err)
 	}
-	if most := m.a.Most(now); most != Singly || m.a.Most(now.Add(singleOnce)) != Together {
+	if most := m.a.Most(now); most != MaxSingle || m.a.Most(now.Add(singleOnceTime)) != MaxTogether {
 		t.Errorf("one is gone: %d in a round until %s", most, m.a.single)
 	}
 
-	now = now.Add(singleOnce)
+	now = now.Add(singleOnceTime)
 	_ = m.rpc.Close()
 	if err := m.a.Resize(t.Context(), now, m.round(n, three)); err == nil {
 		t.Error("without the protocol: no error")
 	}
-	if got := m.have(n, three); got != Singly || m.a.Most(now.Add(singleOnce)) != Singly {
-		t.Errorf("without the protocol: %d have the total, and a round resizes %d", got, m.a.Most(now.Add(singleOnce)))
+	if got := m.have(n, three); got != MaxSingle || m.a.Most(now.Add(singleOnceTime)) != MaxSingle {
+		t.Errorf("without the protocol: %d have the total, and a round resizes %d", got, m.a.Most(now.Add(singleOnceTime)))
 	}
-	if m.a.Most(now.Add(singleFor)) != Together {
+	if m.a.Most(now.Add(singleTime)) != MaxTogether {
 		t.Error("the protocol is not tried again")
 	}
 }
@@ -151,7 +151,7 @@ func TestCheck(t *testing.T) {
 // does one that was not confirmed.
 func TestPromise(t *testing.T) {
 	const late = 10 * time.Minute // from the decision to the ResourceManager
-	for _, n := range []int{1, Singly + 1} {
+	for _, n := range []int{1, MaxSingle + 1} {
 		m := newMany(t, n)
 		decided := time.Now().Add(-late).Round(0)
 		all := m.round(n, model.Size{MemoryMiB: 2048, VCores: 1})
@@ -196,8 +196,8 @@ func (m *many) within(now time.Time, r *Resize) time.Duration {
 // is old. It is left, because what fitted until then would have less than its time. A total that another
 // ResourceManager gets again is told.
 func TestTooLate(t *testing.T) {
-	for _, n := range []int{1, Singly + 1} {
-		for _, c := range []struct{ left, age time.Duration }{{hearWithin / 2, 0}, {time.Hour, 2 * oldDecision}} {
+	for _, n := range []int{1, MaxSingle + 1} {
+		for _, c := range []struct{ left, age time.Duration }{{hearMargin / 2, 0}, {time.Hour, 2 * oldDecision}} {
 			m := newMany(t, n)
 			now := time.Now().Add(-c.age).Round(0)
 			resize := func(from, to int64) *Resize {

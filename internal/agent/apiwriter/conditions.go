@@ -9,8 +9,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// unseen is how long the API may not show a condition that was set before it is set again.
-const unseen = time.Minute
+// echoTimeout is how long the API may not show a condition that was set before it is set again.
+const echoTimeout = time.Minute
 
 // conditions updates the pods' condition about their CPUs to the plan. The state in the API counts, not what was sent:
 // so a condition that another writer removes comes back, and a condition from before a restart goes.
@@ -55,13 +55,13 @@ func (c *conditions) post(planned []model.Condition, pods []*model.Pod) {
 			delete(c.sent, pod.APIUID)
 			continue
 		}
-		if s, sent := c.sent[pod.APIUID]; sent && s.PodCondition == want && now.Sub(s.at) < unseen {
+		if s, sent := c.sent[pod.APIUID]; sent && s.PodCondition == want && now.Sub(s.at) < echoTimeout {
 			continue
 		}
 		c.pending[pod.APIUID] = model.Condition{UID: pod.APIUID, Namespace: pod.Namespace, Name: pod.Name, PodCondition: want}
 	}
 	for uid, s := range c.sent {
-		if now.Sub(s.at) >= unseen {
+		if now.Sub(s.at) >= echoTimeout {
 			delete(c.sent, uid) // its pod is gone, or it is sent again
 		}
 	}

@@ -23,8 +23,8 @@ import (
 // UndoFile is the name of the undo record in the run directory.
 const UndoFile = "undo"
 
-// reclaims is how long the kernel may search a batch pod for memory to reclaim.
-const reclaims = 2 * time.Second
+// reclaimTimeout is how long the kernel may search a batch pod for memory to reclaim.
+const reclaimTimeout = 2 * time.Second
 
 // Config is the configuration of a kernel.
 type Config struct {
@@ -104,7 +104,7 @@ func Open(cfg Config) (*Kernel, error) {
 			"files", foreign)
 	}
 	if k.mount.Version == cgroup.V2 && k.mount.Memory != "" {
-		if k.reclaimer, err = acthost.NewReclaimer(k.mount.Memory, reclaims); err != nil {
+		if k.reclaimer, err = acthost.NewReclaimer(k.mount.Memory, reclaimTimeout); err != nil {
 			return nil, errors.Join(err, k.files.Close())
 		}
 	}

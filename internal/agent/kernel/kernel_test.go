@@ -191,11 +191,11 @@ func TestLooksEvery(t *testing.T) {
 		{"nothing", 0, 0, 0, false},
 		{"seldom", 1, 10 * time.Second, 10 * time.Second, true},
 		{"as seldom", 2, 10 * time.Second, 10 * time.Second, false},
-		{"more often", 2, often, often, true},
-		{"far too often", 2, time.Millisecond, often, false},
+		{"more often", 2, lookInterval, lookInterval, true},
+		{"far too often", 2, time.Millisecond, lookInterval, false},
 		{"seldom again", 2, time.Minute, time.Minute, false},
-		{"no pod", 0, often, 0, false},
-		{"a pod again", 1, often, often, true},
+		{"no pod", 0, lookInterval, 0, false},
+		{"a pod again", 1, lookInterval, lookInterval, true},
 	} {
 		l.compare(waits, &model.Observe{Waits: make([]model.WaitMark, c.pods), WaitsEvery: c.wanted})
 		begins := false

@@ -29,8 +29,8 @@ func newLooks(log *faillog.Log) *looks {
 	return &looks{log: log, begin: make(chan struct{}, 1), waited: make(chan struct{})}
 }
 
-// often is the shortest time between two looks.
-const often = 100 * time.Millisecond
+// lookInterval is the shortest time between two looks.
+const lookInterval = 100 * time.Millisecond
 
 // compare sets what is measured from now on, and what it is compared with.
 func (l *looks) compare(with *host.Waits, needs *model.Observe) {
@@ -39,7 +39,7 @@ func (l *looks) compare(with *host.Waits, needs *model.Observe) {
 	before := l.every
 	l.waits, l.marks, l.every = with, needs.Waits, 0
 	if len(needs.Waits) > 0 {
-		l.every = max(needs.WaitsEvery, often)
+		l.every = max(needs.WaitsEvery, lookInterval)
 	}
 	if l.every != 0 && (before == 0 || l.every < before) {
 		select {

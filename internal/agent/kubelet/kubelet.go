@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	settingsEvery = 5 * time.Minute
-	settingsAgain = 10 * time.Second // after a failure
+	settingsInterval = 5 * time.Minute
+	settingsRetry    = 10 * time.Second // after a failure
 	// The kubelet itself compares its CPU sets with its containers this often by default.
-	poolEvery = 10 * time.Second
+	poolInterval = 10 * time.Second
 	// Between two reads, whatever happens meanwhile.
 	poolPause = time.Second
 )
@@ -63,7 +63,7 @@ func (p *Poller) Run(ctx context.Context, answers chan<- model.Kubelet) {
 				settingsDue = time.Time{}
 				continue
 			}
-			wait = min(wait, poolEvery)
+			wait = min(wait, poolInterval)
 			if failures == 1 {
 				wait = poolPause
 			}
@@ -85,11 +85,11 @@ func (p *Poller) Run(ctx context.Context, answers chan<- model.Kubelet) {
 func settle(is *model.Kubelet, failed int) time.Duration {
 	switch {
 	case failed == 0:
-		return settingsEvery
+		return settingsInterval
 	case is.Unread == "":
-		return settingsAgain
+		return settingsRetry
 	}
-	return min(settingsAgain<<min(failed-1, 8), settingsEvery)
+	return min(settingsRetry<<min(failed-1, 8), settingsInterval)
 }
 
 // readSettings reads the kubelet's configuration, and reports whether that succeeded. The last settings that were read

@@ -137,7 +137,7 @@ func TestPool(t *testing.T) {
 		t.Log("when it comes back its settings are read before its answer is told")
 		k.refused = nil
 		k.settings.StaticCPUs = false
-		time.Sleep(poolEvery)
+		time.Sleep(poolInterval)
 		if is := k.heard(t); is != k.settings {
 			t.Errorf("with another policy: %+v", is)
 		}
@@ -237,7 +237,7 @@ func TestUnread(t *testing.T) {
 			t.Errorf("%d lines in the log:\n%s", n, out.String())
 		}
 		settings, refused = model.Kubelet{Known: true}, nil
-		time.Sleep(settingsEvery)
+		time.Sleep(settingsInterval)
 		synctest.Wait()
 		select {
 		case is := <-answers:
@@ -245,13 +245,13 @@ func TestUnread(t *testing.T) {
 				t.Errorf("once it is corrected: %+v", is)
 			}
 		default:
-			t.Errorf("nothing was told within %s after it was corrected", settingsEvery)
+			t.Errorf("nothing was told within %s after it was corrected", settingsInterval)
 		}
 
 		t.Log("a kubelet that is away is tried often")
 		refused = errors.New("connection refused")
 		settings = model.Kubelet{}
-		time.Sleep(settingsEvery)
+		time.Sleep(settingsInterval)
 		before := failures()
 		time.Sleep(time.Minute)
 		if n := failures() - before; n < 5 {

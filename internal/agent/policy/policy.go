@@ -12,8 +12,8 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// again is when a policy is evaluated again although it named no time: it looks ahead three days.
-const again = time.Hour
+// reviewInterval is when a policy is evaluated again although it named no time: it looks ahead three days.
+const reviewInterval = time.Hour
 
 // Governing is the governing policy of a node and its present effect. It is evaluated again only when its input
 // differs, because the loop calls it each second.
@@ -84,7 +84,7 @@ func (g *Governing) chosenFrom(node *policy.Node, policies []model.ClusterPolicy
 
 // holds reports whether the effect of the governing policy is still the same at a time.
 func (g *Governing) holds(now time.Time) bool {
-	until := g.at.Add(again)
+	until := g.at.Add(reviewInterval)
 	if next := g.effect.Next; !next.IsZero() && next.Before(until) {
 		until = next
 	}

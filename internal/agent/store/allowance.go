@@ -32,8 +32,8 @@ type Allowance struct {
 }
 
 const (
-	allowanceRenewed = 10 * time.Second
-	allowanceCounts  = 30 // seconds
+	allowanceInterval = 10 * time.Second
+	allowanceCounts   = 30 // seconds
 )
 
 // Allowances keeps the files.
@@ -129,7 +129,7 @@ func (w *Allowances) write(pods []*model.Pod, s *model.Suppression, b *model.Int
 // stands reports whether an allowance that was written before has the same content and is not due for renewal.
 func (a *Allowance) stands(was Allowance) bool {
 	age := a.Time.Sub(was.Time)
-	return was.CPUMilli == a.CPUMilli && was.MemoryBytes == a.MemoryBytes && 0 <= age && age < allowanceRenewed
+	return was.CPUMilli == a.CPUMilli && was.MemoryBytes == a.MemoryBytes && 0 <= age && age < allowanceInterval
 }
 
 // replace writes a pod's file atomically: a reader sees the old content or the new.

@@ -17,9 +17,9 @@ const PodsFile = "podlist"
 
 const podsKind checkpoint.Kind = "waterline-pods 1"
 
-// podsEvery is the least time between two saves. What a pod requested later is unknown to an agent that was killed, and
-// a pod that is younger counts as online.
-const podsEvery = 5 * time.Second
+// podsInterval is the least time between two saves. What a pod requested later is unknown to an agent that was killed,
+// and a pod that is younger counts as online.
+const podsInterval = 5 * time.Second
 
 // Pods keeps what the API shows of the node, so that an agent that starts while the API server is away goes on
 // suppressing batch. A pod that is gone has no cgroup any more, and a pod that came meanwhile counts as online, so an
@@ -62,7 +62,7 @@ func (p *Pods) Changed() { p.dirty = true }
 
 // Save saves what the API shows, if it changed and the last time is long enough ago.
 func (p *Pods) Save(s *model.Snapshot, now time.Time) error {
-	if age := now.Sub(p.saved); !p.dirty || !s.Known || 0 <= age && age < podsEvery { // below 0: the clock was set back
+	if age := now.Sub(p.saved); !p.dirty || !s.Known || 0 <= age && age < podsInterval { // below 0: the clock was set back
 		return nil
 	}
 	p.dirty, p.saved = false, now // also after an error, which would be the same at once

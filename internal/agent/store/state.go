@@ -26,8 +26,8 @@ const stateKind checkpoint.Kind = "waterline-state 1"
 // more than that. The run directory is in memory and written far more often: an agent that was killed keeps its offers
 // only if they rest on a measurement of the last minute (see package slack).
 const (
-	lastingEvery = 15 * time.Minute
-	lately       = 20 * time.Second
+	lastingInterval = 15 * time.Minute
+	lately          = 20 * time.Second
 )
 
 // savedState is the state as it stands in its file.
@@ -139,7 +139,7 @@ func (m *StateFiles) Save(state *node.State, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("encoding the state: %w", err)
 	}
-	if now.Sub(m.copied) >= lastingEvery || state.CPUsDiffer(&m.saved) {
+	if now.Sub(m.copied) >= lastingInterval || state.CPUsDiffer(&m.saved) {
 		select {
 		case <-m.copies: // an older state that was not written yet
 		default:

@@ -193,7 +193,7 @@ func TestStateDue(t *testing.T) {
 	default:
 		t.Error("no copy for the disk in 40 minutes")
 	}
-	if since := now.Sub(keep.copied); since < 5*time.Minute || since >= lastingEvery {
+	if since := now.Sub(keep.copied); since < 5*time.Minute || since >= lastingInterval {
 		t.Errorf("the last copy for the disk was made %s ago", since)
 	}
 	if err := keep.Last(&state, now); err != nil || len(keep.copies) != 1 {

@@ -58,7 +58,7 @@ func (m *mutation) container(c *corev1.Container, kind kind, to corev1.ResourceN
 		}
 		if old := of(&was.Limit, kind); of(&was.Request, kind) == request && old >= 0 {
 			// The webhook wrote it, or a user who could have requested the same natively, with this limit.
-			limit = min(old, most)
+			limit = min(old, maxAmount)
 		}
 	} else if native, found := lookup(c.Resources, kind.native()); found {
 		request, limit = kind.amount(native.request), kind.amount(native.limit)

@@ -17,7 +17,7 @@ func (m *mutation) podLevel(to names, was v1alpha1.RequestedResources, original 
 		if known := request > 0 || limit > 0; known && request >= 0 && limit >= 0 && request <= sum {
 			// It was divided before; a container may have been added since.
 			set(&original.Pod.Request, kind, request)
-			set(&original.Pod.Limit, kind, min(limit, most))
+			set(&original.Pod.Limit, kind, min(limit, maxAmount))
 		} else if m.pod.Spec.Resources == nil {
 			continue
 		} else if native, found := lookup(*m.pod.Spec.Resources, kind.native()); found {

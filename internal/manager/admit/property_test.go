@@ -161,7 +161,7 @@ func TestEnormous(t *testing.T) {
 		after, _ := Rules{Ours: true}.Mutate(pod, nil)
 		requests := helpers.PodRequests(after, helpers.PodResourcesOptions{})
 		for _, name := range namesOf(model.TierBatch, false) {
-			if q := requests[name]; q.Value() != 100*most {
+			if q := requests[name]; q.Value() != 100*maxAmount {
 				t.Errorf("%s of %s: %s", amount, name, &q)
 			}
 		}

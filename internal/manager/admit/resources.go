@@ -37,25 +37,25 @@ func (k kind) format() resource.Format {
 	return resource.DecimalSI
 }
 
-// most is the highest amount that is represented, in milli-cores or bytes. No machine has as much, and sums of such
-// amounts over as many containers as fit into a request do not overflow.
-const most = 1 << 46
+// maxAmount is the highest amount that is represented, in milli-cores or bytes. No machine has as much, and sums of
+// such amounts over as many containers as fit into a request do not overflow.
+const maxAmount = 1 << 46
 
 // amount returns a quantity of the native resource in milli-cores or bytes, rounded up.
 func (k kind) amount(q resource.Quantity) int64 {
 	if k == memory {
 		return whole(q)
 	}
-	if q.CmpInt64(most/1000) > 0 {
-		return most
+	if q.CmpInt64(maxAmount/1000) > 0 {
+		return maxAmount
 	}
 	return q.MilliValue()
 }
 
 // whole returns a quantity as an integer, rounded up.
 func whole(q resource.Quantity) int64 {
-	if q.CmpInt64(most) > 0 {
-		return most
+	if q.CmpInt64(maxAmount) > 0 {
+		return maxAmount
 	}
 	return q.Value()
 }

@@ -233,7 +233,7 @@ func (r *round) resize(ctx context.Context) {
 		telling, cancel := context.WithTimeout(ctx, tellWithin)
 		err := r.k.actor.Resize(telling, r.now, all)
 		cancel()
-		if len(all) > actyarn.Singly { // fewer say nothing about that protocol
+		if len(all) > actyarn.MaxSingle { // fewer say nothing about that protocol
 			r.k.complain(ctx, slowResizes, err)
 			failed = err
 		}

@@ -89,14 +89,14 @@ func (k *keeper) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-k.wake:
-		case <-time.After(roundEvery - pause):
+		case <-time.After(roundInterval - pause):
 		}
 	}
 }
 
 // pauseOf returns the least time between two rounds of a pool with so many workers.
 func pauseOf(workers int) time.Duration {
-	return min(max(roundPause, time.Duration(workers)*pausePerWorker), roundEvery)
+	return min(max(roundPause, time.Duration(workers)*pausePerWorker), roundInterval)
 }
 
 // complain logs an error that the status cannot show. The same error is logged once until the next success.

@@ -24,14 +24,14 @@ import (
 )
 
 const (
-	// settled is the time for which everything must have been watched without an error to count as up to date.
-	settled = 3 * time.Second
-	// roundEvery is the time between two rounds of a pool, at most. NodeManagers report once a second, so a shorter time
-	// would show the same.
-	roundEvery = 2 * time.Second
+	// settleTime is the time for which everything must have been watched without an error to count as up to date.
+	settleTime = 3 * time.Second
+	// roundInterval is the time between two rounds of a pool, at most. NodeManagers report once a second, so a shorter
+	// time would show the same.
+	roundInterval = 2 * time.Second
 	// roundPause is the least time between two rounds. Changes meanwhile are one.
 	roundPause = 500 * time.Millisecond
-	// pausePerWorker is the same for each worker, up to roundEvery: a round lists all of them, which costs the manager
+	// pausePerWorker is the same for each worker, up to roundInterval: a round lists all of them, which costs the manager
 	// 50 µs for each, and the ResourceManager 2.2 kB. Of 2,000 nodes, one always has less than a moment ago.
 	pausePerWorker = time.Millisecond
 )
@@ -147,7 +147,7 @@ func (c *Controller) dispatch(ctx context.Context, wg *sync.WaitGroup) {
 
 // fresh reports whether the pools and pods of a namespace are up to date.
 func (c *Controller) fresh(namespace string, now time.Time) bool {
-	return c.pools[namespace].Fresh(now, settled) && c.pods[namespace].Fresh(now, settled)
+	return c.pools[namespace].Fresh(now, settleTime) && c.pods[namespace].Fresh(now, settleTime)
 }
 
 // workersOn returns how many pods of workers that change their size each node has, of all pools. Those of one size take

@@ -15,9 +15,9 @@ import (
 
 // Sampling intervals, in measurements.
 const (
-	seldom = 5  // memory and pressure of a pod without detail
-	rarely = 4  // everything of a pod whose files are not kept open; older values count less (rule slack)
-	minute = 60 // watermarks
+	detailTicks    = 5  // memory and pressure of a pod without detail
+	closedTicks    = 4  // everything of a pod whose files are not kept open; older values count less (rule slack)
+	watermarkTicks = 60 // watermarks
 )
 
 // mostFiles is the most files that the meter keeps open, unless a quarter of RLIMIT_NOFILE is less. Each costs about
@@ -154,14 +154,14 @@ func (m *Meter) Measure(pods map[string]model.PodGroup, details []model.Detail) 
 	}
 	for i := range m.pods {
 		p, usage := &m.pods[i], &m.load.Pods[i].CPU
-		if p.keep || usage.At == 0 || m.turn(p, rarely) {
+		if p.keep || usage.At == 0 || m.turn(p, closedTicks) {
 			m.note(m.measureCPU(&p.meteredGroup, usage, p.keep))
 		}
 	}
 	m.measureInside(pods)
 	m.note(m.measureNodeMemory())
 	m.note(m.measureNodePressure())
-	if m.tick%minute == 1 {
+	if m.tick%watermarkTicks == 1 {
 		m.note(m.measureWatermark())
 	}
 	for q := range m.classes {
@@ -172,10 +172,10 @@ func (m *Meter) Measure(pods map[string]model.PodGroup, details []model.Detail) 
 	}
 	for i := range m.pods {
 		p, usage := &m.pods[i], &m.load.Pods[i]
-		every := int64(seldom)
+		every := int64(detailTicks)
 		switch {
 		case !p.keep:
-			every = rarely
+			every = closedTicks
 		case p.detail.Seconds:
 			every = 1
 		}

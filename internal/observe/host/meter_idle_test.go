@@ -59,7 +59,7 @@ func TestMeterIdleMemory(t *testing.T) {
 			return m.Anon
 		}
 		kernel()
-		for range seldom - 1 {
+		for range detailTicks - 1 {
 			if got := anon(); got != 10<<20 {
 				t.Fatalf("anon %d", got)
 			}

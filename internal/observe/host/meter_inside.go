@@ -12,8 +12,8 @@ import (
 // time of throttledTicks. After its pod last used enough CPU for throttling, a container is measured for the
 // time of nearTicks.
 const (
-	throttledTicks = minute
-	nearTicks      = 5 * minute
+	throttledTicks = watermarkTicks
+	nearTicks      = 5 * watermarkTicks
 )
 
 // meteredContainer is a measured container.
@@ -42,7 +42,7 @@ func (m *Meter) measureInside(pods map[string]model.PodGroup) {
 				c.near = m.tick
 			}
 			hot := c.hit > 0 && m.tick-c.hit <= throttledTicks
-			if hot || m.turn(p, seldom) {
+			if hot || m.turn(p, detailTicks) {
 				m.note(m.measureCPU(&c.meteredGroup, &c.usage, hot && m.reader.held < m.limit))
 			}
 			if c.usage.Throttled > 0 && c.cpu.tick == m.tick {

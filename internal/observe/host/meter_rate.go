@@ -16,7 +16,7 @@ const (
 	// clockJump is the difference between the progress of the two clocks that counts as a suspension of the machine.
 	clockJump = 100 * time.Millisecond
 	// maxTicksApart is the most measurements between two comparable readings of a counter. Reads in between failed.
-	maxTicksApart = 2 * rarely
+	maxTicksApart = 2 * closedTicks
 )
 
 // reading is the time at which a counter was read.
@@ -119,7 +119,7 @@ type memoryReading struct {
 // same reports whether the memory details can still be valid: the group uses the same number of bytes and was
 // idle. Even then the kernel can move pages between its lists, so the details expire.
 func (r *memoryReading) same(last *memoryReading, begin int64) bool {
-	return last.tick > 0 && last.tick >= begin && r.tick-last.tick < seldom &&
+	return last.tick > 0 && last.tick >= begin && r.tick-last.tick < detailTicks &&
 		r.used == last.used && r.nanos-last.nanos < idleNanos
 }
 

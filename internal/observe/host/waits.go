@@ -24,14 +24,14 @@ const (
 	tasksAsleep  = 16               // read in one sample, of all other pods
 	tasksLeast   = 3                // read of one pod in one sample, if it has as many
 	turnWithin   = time.Second / 2  // for all pods, as far as tasksLeast allows
-	latest       = time.Second      // since its last sample, after which a pod is read beyond these bounds
+	maxTurn      = time.Second      // since its last sample, after which a pod is read beyond these bounds
 	mostOpen     = 2048             // files kept open, unless a quarter of RLIMIT_NOFILE is less
 	relist       = 5 * time.Second  // processes, and the tasks of a pod, are listed again after this time
 	relistAll    = 20 * time.Second // or after this time, if tasks of it run, and all others had a turn
 	refind       = time.Second      // or after this time, while a pod has no task or lost one
-	missed       = time.Minute      // for which processes of a pod that has none any more are searched for
-	stir         = time.Millisecond // a pod that ran or waited for less in a sample is asleep
-	stirsFor     = 2 * time.Second  // for which a pod or a task that ran counts as one that runs
+	searchTime   = time.Minute      // for which processes of a pod that has none any more are searched for
+	minStir      = time.Millisecond // a pod that ran or waited for less in a sample is asleep
+	stirTime     = 2 * time.Second  // for which a pod or a task that ran counts as one that runs
 
 	// A listing of the tasks of one pod goes on where the one before ended. Its bounds, and those of all listings of one
 	// sample, in directories that are listed and files that are opened, which take 8 µs each.
@@ -155,7 +155,7 @@ func (w *Waits) steps(now time.Duration) int {
 // lacks reports whether no task of a pod is known, though the pod is new or had one a while ago.
 func (w *Waits) lacks(now time.Duration) bool {
 	return slices.ContainsFunc(w.pods, func(p waitingPod) bool {
-		return len(p.tasks) == 0 && (p.sum.At == 0 || now-p.sum.At < missed)
+		return len(p.tasks) == 0 && (p.sum.At == 0 || now-p.sum.At < searchTime)
 	})
 }
 
@@ -397,7 +397,7 @@ func (w *Waits) read(now time.Duration, stirring bool, each, most int) (left int
 		if stirs(p.stirred, now) != stirring || p.sum.At == now || len(p.tasks) == 0 {
 			continue
 		}
-		if left <= 0 && now-p.sum.At < latest {
+		if left <= 0 && now-p.sum.At < maxTurn {
 			if !stopped {
 				*next, stopped = i, true
 			}
@@ -410,7 +410,7 @@ func (w *Waits) read(now time.Duration, stirring bool, each, most int) (left int
 }
 
 // stirs reports whether a pod or a task counts as one that runs, given when it was last seen to run.
-func stirs(last, now time.Duration) bool { return last != 0 && now-last < stirsFor }
+func stirs(last, now time.Duration) bool { return last != 0 && now-last < stirTime }
 
 // readPod reads so many of the sampled tasks of a pod at most, in turns: those that stir, and for a third of the reads,
 // or what is left of them, others, which may have begun to run. What a task did counts whole when it is read.
@@ -466,7 +466,7 @@ func (w *Waits) readPod(p *waitingPod, now time.Duration, most int) {
 		p.sum.At, p.sum.Ran, p.sum.Waited = now, p.sum.Ran+ran, p.sum.Waited+waited
 		p.sum.Times += times
 	}
-	if ran+waited >= stir {
+	if ran+waited >= minStir {
 		p.stirred = now
 	}
 }

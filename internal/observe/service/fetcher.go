@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	timeout    = 800 * time.Millisecond // of a whole fetch
-	most       = 4 << 20                // bytes that are read of an answer
-	targets    = 16                     // targets at once; more are not fetched
-	everyPort  = time.Second
-	everyQuery = 5 * time.Second
-	longest    = 240 // bytes of an error
+	timeout        = 800 * time.Millisecond // of a whole fetch
+	maxAnswerBytes = 4 << 20                // bytes that are read of an answer
+	maxTargets     = 16                     // targets at once; more are not fetched
+	everyPort      = time.Second
+	everyQuery     = 5 * time.Second
+	maxErrorBytes  = 240 // bytes of an error
 
 	// Older samples of Prometheus are not asked for: rule contention takes them for unknown.
-	oldestSample = 20 * time.Second
+	maxSampleAge = 20 * time.Second
 )
 
 // Fetcher fetches figures beside the agent's loop. It is safe for concurrent use.
@@ -77,7 +77,7 @@ func (f *Fetcher) Need(wanted []model.ServiceTarget) {
 	if len(wanted) == 0 && len(f.entries) == 0 {
 		return
 	}
-	wanted = wanted[:min(len(wanted), targets)]
+	wanted = wanted[:min(len(wanted), maxTargets)]
 	entries, changed := make([]*entry, 0, len(wanted)), false
 	for i := range wanted {
 		t := &wanted[i]
@@ -171,7 +171,7 @@ func (f *Fetcher) fetch(ctx context.Context, e *entry) {
 	}
 	if err != nil {
 		text := strings.ToValidUTF8(err.Error(), "")
-		e.figure.Failed = strings.ToValidUTF8(text[:min(len(text), longest)], "")
+		e.figure.Failed = strings.ToValidUTF8(text[:min(len(text), maxErrorBytes)], "")
 		return
 	}
 	e.figure.Failed = ""

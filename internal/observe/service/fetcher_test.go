@@ -160,7 +160,7 @@ func TestHostile(t *testing.T) {
 				limit = 50 * time.Millisecond
 			}
 			got := fetchWithin(limit, target(t, serve(t, c.handler), "web", model.ServiceSource{}))
-			if got.At != 0 || !strings.Contains(got.Failed, c.failed) || len(got.Failed) > longest {
+			if got.At != 0 || !strings.Contains(got.Failed, c.failed) || len(got.Failed) > maxErrorBytes {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -215,7 +215,7 @@ func TestQuery(t *testing.T) {
 		"a strange result": {`{"status":"success","data":{"resultType":"vector","result":[{"value":[1]}]}}`, 0, "no number"},
 		"an error":         {`{"status":"error","error":"parse error"}`, 0, "parse error"},
 		"no JSON":          {"<html>", 0, "invalid character"},
-		"a long answer":    {`{"status":"` + strings.Repeat("x", most) + `"}`, 0, errLarge.Error()},
+		"a long answer":    {`{"status":"` + strings.Repeat("x", maxAnswerBytes) + `"}`, 0, errLarge.Error()},
 	} {
 		var asked []url.Values
 		var path string
@@ -354,16 +354,16 @@ func TestRun(t *testing.T) {
 		if requests != before {
 			t.Errorf("%d requests for a figure that nobody wants", requests-before)
 		}
-		many := make([]model.ServiceTarget, 2*targets)
+		many := make([]model.ServiceTarget, 2*maxTargets)
 		for i := range many {
 			many[i] = at("10.0.0.2", fmt.Sprintf("p%02d", i))
 		}
-		if f.Need(many); len(f.Append(nil)) != targets {
+		if f.Need(many); len(f.Append(nil)) != maxTargets {
 			t.Error("more than 16 figures are fetched")
 		}
 		synctest.Wait()
-		if requests != before+targets {
-			t.Errorf("%d requests for %d figures", requests-before, targets)
+		if requests != before+maxTargets {
+			t.Errorf("%d requests for %d figures", requests-before, maxTargets)
 		}
 		cancel()
 		<-ended

@@ -21,11 +21,11 @@ import (
 
 var (
 	errNoIP      = errors.New("the pod has no IP address")
-	errLarge     = fmt.Errorf("the answer has more than %d bytes", most)
+	errLarge     = fmt.Errorf("the answer has more than %d bytes", maxAnswerBytes)
 	errEncoded   = errors.New("the answer is compressed, which was not asked for")
 	errNoMetric  = errors.New("the metric is not in the answer")
 	errNegative  = errors.New("the figure is negative")
-	errNoResult  = fmt.Errorf("the query has no result of the last %s", oldestSample)
+	errNoResult  = fmt.Errorf("the query has no result of the last %s", maxSampleAge)
 	errResults   = errors.New("the query has several results; aggregate them")
 	errNotVector = errors.New("the result of the query is neither a vector nor a scalar")
 	errNoTime    = errors.New("the answer has no time")
@@ -68,7 +68,7 @@ func (f *Fetcher) get(ctx context.Context, address, accept string, read func(io.
 	case !slices.Contains([]string{"", "identity"}, response.Header.Get("Content-Encoding")):
 		err = errEncoded
 	default:
-		body := &io.LimitedReader{R: response.Body, N: most + 1}
+		body := &io.LimitedReader{R: response.Body, N: maxAnswerBytes + 1}
 		if err = read(body); body.N == 0 {
 			err = errLarge
 		}
@@ -152,7 +152,7 @@ func (f *Fetcher) query(ctx context.Context, t *model.ServiceTarget) (value floa
 	}
 	server = server.JoinPath("api/v1/query")
 	query := strings.NewReplacer("$node", f.node, "$namespace", t.Namespace, "$pod", t.Name).Replace(t.Source.Query)
-	ask := url.Values{"query": {query}, "timeout": {f.limit.String()}, "lookback_delta": {oldestSample.String()}}
+	ask := url.Values{"query": {query}, "timeout": {f.limit.String()}, "lookback_delta": {maxSampleAge.String()}}
 	result, err := f.ask(ctx, server, ask)
 	if err != nil || result.scalar {
 		return result.value, 0, err

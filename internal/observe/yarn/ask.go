@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// askWithin bounds the questions to all NodeManagers of a round. Many may be hung, and others have to stop meanwhile.
-	askWithin = 2 * time.Second
+	// askTimeout bounds the questions to all NodeManagers of a round. Many may be hung, and others have to stop meanwhile.
+	askTimeout = 2 * time.Second
 	// parallel is how many are asked at a time.
 	parallel = 8
-	// silentFor is how long a NodeManager must not have answered to be reported.
-	silentFor = 10 * time.Second
+	// silentTime is how long a NodeManager must not have answered to be reported.
+	silentTime = 10 * time.Second
 )
 
 // Question is a question to the NodeManager of a worker.
@@ -42,7 +42,7 @@ type Answer struct {
 // time. So hung ones, of which the time of a round is too short for all, do not keep others from being asked. Of those
 // for which there was no time, nothing is known.
 func (o *Observer) Ask(ctx context.Context, now time.Time, all []Question) []Answer {
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	order := make([]int, len(all))
 	for i := range order {
@@ -135,9 +135,9 @@ func (o *Observer) Silent(now time.Time, there func(worker string) bool) (all []
 	for _, worker := range slices.Sorted(maps.Keys(o.silent)) {
 		s := o.silent[worker]
 		switch {
-		case !there(worker) || now.Sub(s.last) > silentFor:
+		case !there(worker) || now.Sub(s.last) > silentTime:
 			delete(o.silent, worker)
-		case s.last.Sub(s.since) >= silentFor:
+		case s.last.Sub(s.since) >= silentTime:
 			all = append(all, Silent{worker, s.err})
 		}
 	}

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// lookWithin bounds how long a ResourceManager that accepts requests and does not answer delays a round, in which
+	// lookTimeout bounds how long a ResourceManager that accepts requests and does not answer delays a round, in which
 	// workers may have to stop.
-	lookWithin = 5 * time.Second
-	// activeWithin is the part of it in which one of them must say that it is the active one.
-	activeWithin = 3 * time.Second
-	// pendingWithin bounds a look at the queues.
-	pendingWithin = 2 * time.Second
-	// labelsEvery is the time between two looks at the store of labels if nobody asks for one.
-	labelsEvery = 10 * time.Second
+	lookTimeout = 5 * time.Second
+	// activeTimeout is the part of it in which one of them must say that it is the active one.
+	activeTimeout = 3 * time.Second
+	// pendingTimeout bounds a look at the queues.
+	pendingTimeout = 2 * time.Second
+	// labelsInterval is the time between two looks at the store of labels if nobody asks for one.
+	labelsInterval = 10 * time.Second
 )
 
 // Observer reads one cluster. The zero value has read nothing.
@@ -71,7 +71,7 @@ type State struct {
 func (o *Observer) Look(ctx context.Context, q Query) State {
 	var s State
 	if q.RM {
-		looking, cancel := context.WithTimeout(ctx, lookWithin)
+		looking, cancel := context.WithTimeout(ctx, lookTimeout)
 		defer cancel()
 		if err := o.askRM(looking, &q, &s); err != nil {
 			s = State{Err: err} // a part of what it shows would look like a cluster that lost nodes
@@ -89,7 +89,7 @@ func (o *Observer) Look(ctx context.Context, q Query) State {
 
 // askRM asks the ResourceManager for everything that is needed of some hosts.
 func (o *Observer) askRM(ctx context.Context, q *Query, s *State) error {
-	asking, cancel := context.WithTimeout(ctx, activeWithin)
+	asking, cancel := context.WithTimeout(ctx, activeTimeout)
 	defer cancel()
 	var err error
 	if s.Info, err = o.Cluster.RM.Active(asking); err != nil {
@@ -107,7 +107,7 @@ func (o *Observer) askRM(ctx context.Context, q *Query, s *State) error {
 		}
 		s.nodes[strings.ToLower(host)] = append(s.nodes[strings.ToLower(host)], n)
 	}
-	s.StaleLabels = !q.Labels && q.Now.Sub(o.labels.read) < labelsEvery
+	s.StaleLabels = !q.Labels && q.Now.Sub(o.labels.read) < labelsInterval
 	if !s.StaleLabels {
 		if err := o.readLabels(ctx, q.Now); err != nil {
 			return err
@@ -134,7 +134,7 @@ func (o *Observer) readLabels(ctx context.Context, now time.Time) error {
 // Pending returns the sum of the containers that applications wait for: those that ask for the label, and if it is
 // shared also those that ask for none, which land on its idle nodes.
 func (o *Observer) Pending(ctx context.Context, label string, shared bool) (model.Size, error) {
-	ctx, cancel := context.WithTimeout(ctx, pendingWithin)
+	ctx, cancel := context.WithTimeout(ctx, pendingTimeout)
 	defer cancel()
 	labels := []string{label}
 	if shared {

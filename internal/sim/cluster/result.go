@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	parts   = int(day / Part)
-	minutes = int(day / time.Minute)
-	whole   = 1_000_000 // a whole node in balances
+	parts     = int(day / Part)
+	minutes   = int(day / time.Minute)
+	wholeNode = 1_000_000 // a whole node in balances
 )
 
 // count is what is counted in the course of the day. Whole numbers, so that it does not depend on the order of nodes.
@@ -87,8 +87,8 @@ func (t *count) pass(n *member, seconds int64) {
 // minute counts what a node uses at a minute.
 func (t *count) minute(n *member, minute int) {
 	b := &t.balance[min(minute, minutes-1)]
-	online := (n.system + n.online) * whole / n.Capacity.CPU
-	all := (n.system + n.online + n.used) * whole / n.Capacity.CPU
+	online := (n.system + n.online) * wholeNode / n.Capacity.CPU
+	all := (n.system + n.online + n.used) * wholeNode / n.Capacity.CPU
 	b.nodes++
 	b.online, b.online2 = b.online+online, b.online2+online*online
 	b.all, b.all2 = b.all+all, b.all2+all*all
@@ -230,7 +230,7 @@ const minutesADay = float64(minutes)
 
 // spreads computes the standard deviations.
 func (r *Result) spreads(t *count) {
-	const one = whole / 100 // percent
+	const one = wholeNode / 100 // percent
 	const each = int(Part / time.Minute)
 	r.Hours.OnlineSpread, r.Hours.Spread = make([]float64, parts), make([]float64, parts)
 	for i := range t.balance {

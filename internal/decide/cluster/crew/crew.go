@@ -11,12 +11,12 @@ package crew
 import "time"
 
 const (
-	// goodbye is what a pod that is deleted has to end its processes if nothing runs in it.
-	goodbye = 10 * time.Second
-	// atOnce is the same if its time is over.
-	atOnce = time.Second
-	// again is the time after which a drain that does not show is asked for once more.
-	again = 15 * time.Second
+	// idleGrace is what a pod that is deleted has to end its processes if nothing runs in it.
+	idleGrace = 10 * time.Second
+	// killGrace is the same if its time is over.
+	killGrace = time.Second
+	// drainRetry is the time after which a drain that does not show is asked for once more.
+	drainRetry = 15 * time.Second
 )
 
 // Settings are the pool's.
@@ -132,7 +132,7 @@ func (r *round) next() Step {
 	case w.Pod == nil:
 		return r.absent(w.Wanted && !over && !r.soon())
 	case over:
-		return Step{Phase: Stopped, Verb: DeletePod, Within: atOnce, Why: DeadlineExceeded}
+		return Step{Phase: Stopped, Verb: DeletePod, Within: killGrace, Why: DeadlineExceeded}
 	}
 	r.remember()
 	if why, leaves := r.leaves(); leaves {
@@ -151,7 +151,7 @@ func (r *round) remember() {
 	switch w.State {
 	case Serving:
 		r.marks.Registered, r.marks.Drains = true, false // also if its process was started again in a drain
-		if r.in.Now.Sub(r.marks.Asked) >= again {
+		if r.in.Now.Sub(r.marks.Asked) >= drainRetry {
 			r.marks.Asked = time.Time{} // the engine did not take the drain
 		}
 	case Leaving, Finished:
@@ -224,7 +224,7 @@ func (r *round) absent(wanted bool) Step {
 	w := r.w
 	switch {
 	case w.Over:
-		return Step{Phase: Stopped, Verb: DeletePod, Within: atOnce, Why: Ended}
+		return Step{Phase: Stopped, Verb: DeletePod, Within: killGrace, Why: Ended}
 	case !wanted:
 		return Step{Phase: Stopped, Verb: Wait, Why: NotWanted}
 	case w.Attempts >= r.set.Attempts:
@@ -263,7 +263,7 @@ func (r *round) present() Step {
 	case !r.in.Known:
 		missing.Why = CoordinatorUnreachable
 	case r.in.Now.Sub(later(r.marks.Missing, w.Pod.Started)) >= within:
-		missing.Verb, missing.Within, missing.Failed = DeletePod, goodbye, !r.marks.Registered
+		missing.Verb, missing.Within, missing.Failed = DeletePod, idleGrace, !r.marks.Registered
 	}
 	return missing
 }
@@ -278,20 +278,20 @@ func later(a, b time.Time) time.Time {
 // drain decides about a worker that is to stop by a time.
 func (r *round) drain(why Code) Step {
 	w, left := r.w, r.end().Sub(r.in.Now)
-	asked := !r.marks.Asked.IsZero() && r.in.Now.Sub(r.marks.Asked) < again
+	asked := !r.marks.Asked.IsZero() && r.in.Now.Sub(r.marks.Asked) < drainRetry
 	s := Step{Phase: Draining, Verb: Wait, Within: left, Why: why}
 	switch {
 	case left <= 0:
-		return Step{Phase: Stopped, Verb: DeletePod, Within: atOnce, Why: DeadlineExceeded}
+		return Step{Phase: Stopped, Verb: DeletePod, Within: killGrace, Why: DeadlineExceeded}
 	case w.State == Finished:
-		return Step{Phase: Stopped, Verb: DeletePod, Within: goodbye, Why: Idle}
+		return Step{Phase: Stopped, Verb: DeletePod, Within: idleGrace, Why: Idle}
 	case w.Pod.Started.IsZero():
-		return Step{Phase: Stopped, Verb: DeletePod, Within: goodbye, Why: why}
+		return Step{Phase: Stopped, Verb: DeletePod, Within: idleGrace, Why: why}
 	case asked, r.marks.Drains: // it does not show yet; or it does, and a worker that no longer answers has ended
 		return s
 	case w.State == Absent && !r.marks.Registered && !r.marks.Asked.IsZero():
 		// It never got work, and the engine had time to say otherwise.
-		return Step{Phase: Stopped, Verb: DeletePod, Within: goodbye, Why: why}
+		return Step{Phase: Stopped, Verb: DeletePod, Within: idleGrace, Why: why}
 	}
 	r.marks.Asked, s.Verb = r.in.Now, Drain
 	return s

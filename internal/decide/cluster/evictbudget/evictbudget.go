@@ -29,12 +29,12 @@ func DefaultSettings() Settings { return Settings{PerOwner: 6, All: 120, Period:
 
 // Durations.
 const (
-	old       = time.Minute      // a request without a change for this long no longer counts
-	blocked   = 20 * time.Second // delay until a failed eviction is tried again; it doubles each time
-	longest   = 5 * time.Minute  // maximum of that delay
-	forgotten = time.Hour        // a failure is forgotten this long after its delay
-	lateRound = 10 * time.Second // after a longer time between two rounds, changes may have been missed
-	draining  = 5 * time.Minute  // for so long a pool may drain its worker before the pod is evicted like others
+	maxRequestAge = time.Minute      // a request without a change for this long no longer counts
+	minRetry      = 20 * time.Second // delay until a failed eviction is tried again; it doubles each time
+	maxRetry      = 5 * time.Minute  // maximum of that delay
+	failureTTL    = time.Hour        // a failure is forgotten this long after its delay
+	maxRoundGap   = 10 * time.Second // after a longer time between two rounds, changes may have been missed
+	drainTimeout  = 5 * time.Minute  // for so long a pool may drain its worker before the pod is evicted like others
 )
 
 // Request is a node's request to evict a pod.
@@ -168,7 +168,7 @@ func Watch(at time.Duration, requests []Request, s State) ([]Request, State) {
 	if !s.begun {
 		next.begun, next.start = true, at
 	}
-	proven := s.begun && at-s.watched <= lateRound
+	proven := s.begun && at-s.watched <= maxRoundGap
 	next.watched = at
 	next.nodes = make(map[string]seen, len(requests))
 	var worth []Request
@@ -194,7 +194,7 @@ func (s *State) doubt(r *Request, at time.Duration) Verdict {
 		return NotAlive
 	case !n.proven:
 		return NotSeen
-	case at-n.at > old:
+	case at-n.at > maxRequestAge:
 		return TooOld
 	case r.PerNode <= 0:
 		return NotAllowed
@@ -212,7 +212,7 @@ func Round(at time.Duration, requests []Request, set Settings, s State) ([]Decis
 	next.nodes = maps.Clone(s.nodes)
 	next.taken = slices.DeleteFunc(slices.Clone(s.taken), func(t taken) bool { return at-t.at >= set.Period })
 	next.blocked = maps.Clone(s.blocked)
-	maps.DeleteFunc(next.blocked, func(_ string, r refusal) bool { return at-r.until >= forgotten })
+	maps.DeleteFunc(next.blocked, func(_ string, r refusal) bool { return at-r.until >= failureTTL })
 	ordered := slices.Clone(requests)
 	slices.SortFunc(ordered, func(a, b Request) int {
 		// Memory first, because starving pods can wait; then nodes with fewer evictions.
@@ -292,7 +292,7 @@ func (s *State) granted(uid string) bool {
 
 // drains reports whether the eviction of a worker was granted a moment ago, and its pool may still drain it.
 func (s *State) drains(uid string, at time.Duration) bool {
-	return slices.ContainsFunc(s.taken, func(t taken) bool { return t.uid == uid && at-t.at < draining })
+	return slices.ContainsFunc(s.taken, func(t taken) bool { return t.uid == uid && at-t.at < drainTimeout })
 }
 
 // count returns the number of evictions that count against a node or an owner.
@@ -341,7 +341,7 @@ func Note(at time.Duration, outcomes []Outcome, s State) State {
 			}
 		}
 		if o.Why == Waits || o.Why == Unrecorded || o.Why == Failed {
-			wait := min(max(2*next.blocked[o.UID].wait, blocked), longest)
+			wait := min(max(2*next.blocked[o.UID].wait, minRetry), maxRetry)
 			next.blocked[o.UID] = refusal{why: o.Why, until: at + wait, wait: wait}
 		}
 	}

@@ -49,9 +49,9 @@ const (
 // forgiven is the time after the last withdrawal from which a node counts as never lost.
 const forgiven = time.Hour
 
-// lateRound is the longest counted time between two rounds. After a longer pause of the process, missed changes are
+// maxRoundGap is the longest counted time between two rounds. After a longer pause of the process, missed changes are
 // possible.
-const lateRound = 10 * time.Second
+const maxRoundGap = 10 * time.Second
 
 // AgentState is the state of a node's agent.
 type AgentState uint8
@@ -169,7 +169,7 @@ func Round(in Input, s State) ([]Action, Summary, State) {
 	if !in.Fresh {
 		return nil, Summary{}, next
 	}
-	if s.fresh && elapsed > 0 && elapsed <= lateRound {
+	if s.fresh && elapsed > 0 && elapsed <= maxRoundGap {
 		next.clock += elapsed
 	}
 	next.leases.turn(next.clock)

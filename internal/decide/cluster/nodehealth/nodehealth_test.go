@@ -64,7 +64,7 @@ func TestInvariants(t *testing.T) {
 				t.Fatalf("seed %d: %v on old data", seed, actions)
 			}
 			if in.Fresh && wasFresh {
-				counted += min(in.At-last, lateRound)
+				counted += min(in.At-last, maxRoundGap)
 			}
 			last, wasFresh = in.At, in.Fresh
 			about := map[string]bool{}

@@ -8,7 +8,7 @@ func (r *round) drain(m *Manager, end time.Time) Step {
 		if r.marks.Registered && !r.late() && !r.w.Excluded { // another ResourceManager has still to hear from it
 			return Step{Phase: Draining, Verb: Wait, Why: NotRegistered}
 		}
-		return Step{Phase: Decommissioned, Verb: DeletePod, Within: goodbye, Why: Stopped}
+		return Step{Phase: Decommissioned, Verb: DeletePod, Within: idleGrace, Why: Stopped}
 	}
 	allowed := r.w.Allowance.Or(r.set.Floor)
 	if until := r.in.Now.Add(r.patience(m, allowed)); !m.Used.Fits(allowed) &&
@@ -32,7 +32,7 @@ func (r *round) drain(m *Manager, end time.Time) Step {
 		// allocated and has not started.
 		s.Verb, s.Size, s.Why = Resize, r.set.Floor, Stopping
 	case !r.set.Graceful && m.Containers == 0 && m.Total == (Size{}):
-		s = Step{Phase: Decommissioned, Verb: DeletePod, Within: goodbye, Why: Stopped}
+		s = Step{Phase: Decommissioned, Verb: DeletePod, Within: idleGrace, Why: Stopped}
 	case !r.set.Graceful && m.Total != (Size{}) && m.Used.Fits(r.set.Floor):
 		// What containers leave is not given to others, who would drain for ever. Not before, because another
 		// ResourceManager refuses a NodeManager that has less than the scheduler's minimum allocation, and kills what it
@@ -50,7 +50,7 @@ func (r *round) drain(m *Manager, end time.Time) Step {
 	default: // also if it is excluded: the ResourceManager did not act on it
 		s.Verb, s.Why = Exclude, Stopping
 	}
-	if s.Verb == Wait && m.Containers > 0 && !r.marks.Told.IsZero() && end.Sub(r.marks.Told) > second {
+	if s.Verb == Wait && m.Containers > 0 && !r.marks.Told.IsZero() && end.Sub(r.marks.Told) > clockPrecision {
 		s = r.postpone(m, s)
 	}
 	if s.Verb == Wait {
@@ -69,8 +69,8 @@ func (r *round) partly() bool {
 		(m == nil || m.State != decommissioning)
 }
 
-// second is the precision of times that the ResourceManager is told, which are relative to its clock.
-const second = time.Second
+// clockPrecision is the precision of times that the ResourceManager is told, which are relative to its clock.
+const clockPrecision = time.Second
 
 // postpone tells the ResourceManager that containers have longer than it was told: a deadline was lifted.
 func (r *round) postpone(m *Manager, s Step) Step {
@@ -94,7 +94,8 @@ func (r *round) shed(m *Manager, s Step, end time.Time) Step {
 	if first.After(end) {
 		first = end
 	}
-	told := !r.marks.Told.IsZero() && !r.marks.Told.After(first.Add(second)) // a shrink before may have told a later time
+	// A shrink before may have told a later time.
+	told := !r.marks.Told.IsZero() && !r.marks.Told.After(first.Add(clockPrecision))
 	if m.State == decommissioning || m.Total.Fits(r.set.Floor) && r.marks.Armed.Equal(r.in.RM.Since) && told {
 		s.Within = 0
 		return s

@@ -8,20 +8,20 @@ import (
 
 // Parts of sizes.
 const (
-	band = 5 // percent of a worker's vcores; less is no reason to change them
+	deadBand = 5 // percent of a worker's vcores; less is no reason to change them
 	// The margin of memory, in percent of what a worker may offer beyond its floor: before it was measured, and at least.
-	unmeasured  = 15
-	leastMargin = 5
+	initialMargin = 15
+	minMargin     = 5
 	// A growth that the node takes back within so many windows was hasty. A worker that shrank does not grow for so many
 	// windows at most.
-	hasty   = 3
-	longest = 6
+	hastyWindows   = 3
+	maxHoldWindows = 6
 	// Containers that only lack CPU run slower. While their node sells something, they have so many times the grace to
 	// end.
-	lenient = 60
+	patienceFactor = 60
 	// The most that this becomes. A ResourceManager takes no deadline beyond 24 days.
-	longestPatience = 24 * time.Hour
-	lastPart        = 5 * time.Second // of a deadline; of a short grace, a quarter
+	maxPatience = 24 * time.Hour
+	minNotice   = 5 * time.Second // of a deadline; of a short grace, a quarter
 )
 
 // Figures are what a worker may offer by figures of its node over time ([Windows]), the floor included. The zero value
@@ -79,8 +79,8 @@ func (r *round) shrinks() {
 	m, window := &r.marks, r.set.Window
 	switch {
 	case !m.Grown.After(m.Shrunk): // it went on shrinking
-	case r.in.Now.Sub(m.Grown) < hasty*window:
-		m.Hold = min(2*max(m.Hold, window), longest*window)
+	case r.in.Now.Sub(m.Grown) < hastyWindows*window:
+		m.Hold = min(2*max(m.Hold, window), maxHoldWindows*window)
 	default:
 		m.Hold /= 2
 	}
@@ -110,7 +110,7 @@ func (r *round) mayGrow() bool {
 func (r *round) vcores(total, used int64, may bool) int64 {
 	f, s := &r.w.Figures, r.set
 	fit := func(allowed int64) int64 { return whole(allowed, s.Floor.VCores, s.Ceiling.VCores, s.Step.VCores) }
-	dead := max(min(s.Core, s.Step.VCores), 1, (total*band+99)/100)
+	dead := max(min(s.Core, s.Step.VCores), 1, (total*deadBand+99)/100)
 	lasting := min(f.Now.VCores, f.Tenth.VCores, f.Half.VCores, f.Whole.VCores)
 	switch {
 	case f.Now.VCores <= s.Floor.VCores:
@@ -154,18 +154,18 @@ func (r *round) margin(allowed int64) int64 {
 	beyond := max(allowed-r.set.Floor.MemoryMiB, 0)
 	switch {
 	case r.w.Figures.Margin >= 0:
-		return max(r.w.Figures.Margin, beyond*leastMargin/100)
+		return max(r.w.Figures.Margin, beyond*minMargin/100)
 	case r.marks.Margin > 0:
-		return max(r.marks.Margin, beyond*leastMargin/100)
+		return max(r.marks.Margin, beyond*minMargin/100)
 	}
-	return beyond * unmeasured / 100
+	return beyond * initialMargin / 100
 }
 
 // patience returns how long containers have to end that do not fit into a size.
 func (r *round) patience(m *Manager, want Size) time.Duration {
 	slower := m.Used.MemoryMiB <= want.MemoryMiB && r.w.Sells
 	if slower && r.labelled(m) {
-		return max(r.set.Grace, lenient*min(r.set.Grace, longestPatience/lenient))
+		return max(r.set.Grace, patienceFactor*min(r.set.Grace, maxPatience/patienceFactor))
 	}
 	return r.set.Grace
 }

@@ -32,7 +32,7 @@ func (r *round) heard(m *Manager) bool {
 // ending reports whether a deadline that the ResourceManager heard of is near or over. What would not fit only from now
 // on would end with the rest, so nothing shrinks further until it is over.
 func (r *round) ending(m *Manager) bool {
-	return r.heard(m) && r.marks.Until.Sub(r.in.Now) < min(lastPart, r.set.Grace/4)
+	return r.heard(m) && r.marks.Until.Sub(r.in.Now) < min(minNotice, r.set.Grace/4)
 }
 
 // labelled reports whether only containers of the pool's label land on a NodeManager.

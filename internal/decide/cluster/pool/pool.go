@@ -18,8 +18,8 @@ import (
 // containers at once, and takes up to 17 s for the rest (Hadoop 3.5.0). While containers run, the pod's preStop hook
 // uses all of its time, and then two seconds are left (the kubelet's minimumGracePeriodInSeconds).
 const (
-	goodbye = 30 * time.Second // of one that runs nothing
-	atOnce  = time.Second      // of one whose time is over
+	idleGrace = 30 * time.Second // of one that runs nothing
+	killGrace = time.Second      // of one whose time is over
 )
 
 // Settings are the pool's.
@@ -208,7 +208,7 @@ func (r *round) next() Step {
 	case w.Pod == nil:
 		return r.absent(w.Wanted && !over)
 	case over:
-		return Step{Phase: Decommissioned, Verb: DeletePod, Within: atOnce, Why: DeadlineExceeded}
+		return Step{Phase: Decommissioned, Verb: DeletePod, Within: killGrace, Why: DeadlineExceeded}
 	}
 	if !w.Heard.IsZero() && !r.marks.Told.IsZero() {
 		r.marks.Told = w.Heard
@@ -230,11 +230,13 @@ func (r *round) next() Step {
 	}
 	switch end := r.end(); {
 	case leaves && !r.in.Now.Before(end), r.overdue():
-		return Step{Phase: Decommissioned, Verb: DeletePod, Within: atOnce, Failed: several, Why: DeadlineExceeded}
+		return Step{Phase: Decommissioned, Verb: DeletePod, Within: killGrace, Failed: several, Why: DeadlineExceeded}
 	case !r.in.RM.Known:
 		return Step{Phase: Frozen, Verb: Wait, Why: ResourceManagerUnreachable}
 	case w.Stray != "":
-		return Step{Phase: Quarantined, Verb: DeletePod, Within: goodbye, Failed: true, Why: HostNameMismatch, Text: w.Stray}
+		return Step{
+			Phase: Quarantined, Verb: DeletePod, Within: idleGrace, Failed: true, Why: HostNameMismatch, Text: w.Stray,
+		}
 	case several:
 		s := r.drain(m, end)
 		s.Failed, s.Why = s.Verb == DeletePod, DuplicateNodeManagers
@@ -375,8 +377,9 @@ func (w *Worker) quarantined(in *Input) bool {
 // cools reports whether the name of a worker without a pod was in use a moment ago.
 func (w *Worker) cools(in *Input) bool { return in.Now.Sub(w.Ended) < in.Settings.CoolDown }
 
-// farewell is how long a deleted pool waits for a ResourceManager that does not answer, to take labels off its hosts.
-const farewell = 2 * time.Minute
+// farewellTimeout is how long a deleted pool waits for a ResourceManager that does not answer, to take labels off its
+// hosts.
+const farewellTimeout = 2 * time.Minute
 
 // forsaken reports whether nothing more is to be done for a worker without a pod, because its pool is deleted and no
 // ResourceManager answers, or none ever did.
@@ -385,7 +388,7 @@ func (r *round) forsaken() bool {
 	if r.w.Ended.After(since) {
 		since = r.w.Ended
 	}
-	return !r.in.Deleted.IsZero() && (r.in.RM.Since.IsZero() || r.in.Now.Sub(since) >= farewell)
+	return !r.in.Deleted.IsZero() && (r.in.RM.Since.IsZero() || r.in.Now.Sub(since) >= farewellTimeout)
 }
 
 // late reports whether a NodeManager had enough time to register. With each ResourceManager that becomes active it
@@ -410,7 +413,7 @@ func (r *round) present(m *Manager) Step {
 	case m != nil && m.State == decommissioning, r.w.Excluded && r.set.Graceful: // it goes on with what it had
 		return Step{Phase: Draining, Verb: Include, Why: HostExcluded}
 	case m == nil && r.late():
-		gone.Verb, gone.Within, gone.Failed = DeletePod, goodbye, !r.marks.Registered
+		gone.Verb, gone.Within, gone.Failed = DeletePod, idleGrace, !r.marks.Registered
 		return gone
 	case m == nil && r.in.RM.Labels && r.w.Label != r.set.Label: // lost since its pod was made
 		gone.Verb, gone.Why = LabelHost, HostNotLabelled
@@ -418,7 +421,7 @@ func (r *round) present(m *Manager) Step {
 	case m == nil:
 		return gone
 	case m.State == unhealthy && r.in.Now.Sub(r.marks.Sick) >= r.set.Recover:
-		return Step{Phase: Lost, Verb: DeletePod, Within: goodbye, Failed: true, Why: NodeManagerUnhealthy, Text: m.Health}
+		return Step{Phase: Lost, Verb: DeletePod, Within: idleGrace, Failed: true, Why: NodeManagerUnhealthy, Text: m.Health}
 	case !r.in.RM.Labels, m.Label != r.set.Label: // also if it is not well, because it may be well in a moment
 		return r.unlabelled(m)
 	case m.State == unhealthy: // it gets no containers

@@ -230,7 +230,7 @@ func TestAnyOrder(t *testing.T) {
 // all but a CPU.
 func (w *world) settled(p *place, total Size) bool {
 	f, c, step := w.set.Floor, w.set.Ceiling, w.set.Step
-	margin := max(p.Allowance.MemoryMiB-f.MemoryMiB, 0) * unmeasured / 100
+	margin := max(p.Allowance.MemoryMiB-f.MemoryMiB, 0) * initialMargin / 100
 	return total.MemoryMiB == whole(p.Allowance.MemoryMiB-margin, f.MemoryMiB, c.MemoryMiB, step.MemoryMiB) &&
 		total.VCores <= min(max(p.Allowance.VCores, f.VCores)+w.set.Core, c.VCores) && total.VCores >= f.VCores &&
 		total.VCores+step.VCores >= whole(p.Allowance.VCores, f.VCores, c.VCores, step.VCores)

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	bins   = 12 // of CPU use, each twice the one before
-	lowest = 25 // milli-cores up to which the first bin goes
-	weight = 16 // a sample changes a mean by at least one part of this many
-	enough = 3  // samples from which a bin of a baseline counts
+	bins          = 12 // of CPU use, each twice the one before
+	lowest        = 25 // milli-cores up to which the first bin goes
+	weight        = 16 // a sample changes a mean by at least one part of this many
+	minBinSamples = 3  // samples from which a bin of a baseline counts
 	// Nothing is learned while online pods and the system use so much of the node, in thousandths: pods wait for them
 	// then.
 	nearlyFull  = 900
 	mostLearned = 1000               // thousandths of running that a sample counts with at most
-	forgets     = 7 * 24 * time.Hour // a baseline that was not used
+	baselineTTL = 7 * 24 * time.Hour // a baseline that was not used
 	capped      = 256                // baselines of a node
 )
 
@@ -84,12 +84,12 @@ func (b *Baseline) at(milli int64) int64 {
 		return 0
 	}
 	i := binOf(milli)
-	if b.Bins[i].Samples >= enough {
+	if b.Bins[i].Samples >= minBinSamples {
 		return b.Bins[i].high()
 	}
 	near := int64(-1)
 	for _, i := range []int{i - 1, i + 1} {
-		if 0 <= i && i < bins && b.Bins[i].Samples >= enough && (near < 0 || b.Bins[i].high() < near) {
+		if 0 <= i && i < bins && b.Bins[i].Samples >= minBinSamples && (near < 0 || b.Bins[i].high() < near) {
 			near = b.Bins[i].high()
 		}
 	}
@@ -145,7 +145,7 @@ func (r *round) learn(key string, milli, ratio int64) {
 // forget returns the baselines without those that nothing has used for a week. Where there are too many, the namespace
 // that has most of them loses its oldest: no tenant displaces what was learned of another.
 func forget(all []Baseline, now time.Duration) []Baseline {
-	old := func(b Baseline) bool { return now-b.Used > forgets }
+	old := func(b Baseline) bool { return now-b.Used > baselineTTL }
 	if len(all) <= capped && !slices.ContainsFunc(all, old) {
 		return all
 	}

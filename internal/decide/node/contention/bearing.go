@@ -9,22 +9,22 @@ import (
 
 // How the limit follows harm. Fractions are in thousandths of the capacity.
 const (
-	gain    = 2                      // CPU taken from batch for each CPU that online pods lack
-	step    = 50                     // taken at least
-	settles = 250 * time.Millisecond // a cut takes effect in this time: a period of a quota, and a sample
-	episode = 2 * time.Second        // harm that returns within this time belongs to the one before
-	soon    = 2 * time.Second        // the limit is back at what online pods bore no sooner than this after harm
-	slowly  = 30 * time.Second       // the same where harm shows seconds later: by pressure, or by a service's figure
-	latest  = 10 * time.Minute       // maximum of that time, which doubles each time that harm returns at the same limit
-	returns = 3                      // times that time within which harm returned at the same limit
+	gain         = 2                      // CPU taken from batch for each CPU that online pods lack
+	step         = 50                     // taken at least
+	settles      = 250 * time.Millisecond // a cut takes effect in this time: a period of a quota, and a sample
+	episode      = 2 * time.Second        // harm that returns within this time belongs to the one before
+	minRecovery  = 2 * time.Second        // the limit is back at what online pods bore no sooner than this after harm
+	slowRecovery = 30 * time.Second       // the same where harm shows seconds later: by pressure, or by a service's figure
+	maxRecovery  = 10 * time.Minute       // at most; that time doubles each time that harm returns at the same limit
+	returnFactor = 3                      // times that time within which harm returned at the same limit
 
-	reached  = 5 * time.Second  // at its lowest for so long, batch is not the cause of what is lacking
-	helpless = 2 * time.Second  // at its lowest for so long, it is tried whether less helps; pressure shows a cut then
-	deeper   = 250              // taken from the limit by arithmetic, to try whether that ends the harm
-	trial    = 8 * time.Second  // for which that is tried
-	pause    = 2 * time.Minute  // between two such trials
-	anew     = 10 * time.Minute // between two times that the limit is forgotten because a harmed pod left
-	mostPods = 16               // harmed pods that are remembered
+	reached           = 5 * time.Second  // at its lowest for so long, batch is not the cause of what is lacking
+	helpless          = 2 * time.Second  // at its lowest for so long, it is tried whether less helps; pressure shows it
+	deeper            = 250              // taken from the limit by arithmetic, to try whether that ends the harm
+	trial             = 8 * time.Second  // for which that is tried
+	pause             = 2 * time.Minute  // between two such trials
+	minForgetInterval = 10 * time.Minute // between two times that the limit is forgotten because a harmed pod left
+	mostPods          = 16               // harmed pods that are remembered
 )
 
 // bearing is how much batch the online pods of a node bear.
@@ -57,7 +57,7 @@ func (b *bearing) lowFor(now, long time.Duration) bool { return b.Low != 0 && no
 func (r *round) bear() {
 	b, h, least := &r.state.Harm, r.Harm, r.state.Arithmetic.Milli
 	if !b.Known {
-		*b = bearing{Known: true, Limit: least, From: least, Bears: r.cpu.Capacity, Soon: soon}
+		*b = bearing{Known: true, Limit: least, From: least, Bears: r.cpu.Capacity, Soon: minRecovery}
 	}
 	r.forgetPods()
 	harmed := h.Milli > 0 && r.Batch.Running
@@ -196,14 +196,14 @@ func (r *round) cut(floor int64) {
 		switch {
 		case b.Grew < episode:
 			b.Bears = min(b.Bears, used)
-		case 2*b.Grew < b.Soon || b.Grew > returns*b.Soon: // it came at another limit than the last one
-			b.Bears, b.Soon = used, max(b.Soon/2, soon)
+		case 2*b.Grew < b.Soon || b.Grew > returnFactor*b.Soon: // it came at another limit than the last one
+			b.Bears, b.Soon = used, max(b.Soon/2, minRecovery)
 		default:
-			b.Bears, b.Soon = used, min(2*b.Soon, latest)
+			b.Bears, b.Soon = used, min(2*b.Soon, maxRecovery)
 		}
 	}
 	if h.Deep || h.Signal != model.HarmByDelay {
-		b.Soon = max(b.Soon, slowly)
+		b.Soon = max(b.Soon, slowRecovery)
 	}
 	b.Grew = 0
 	for _, uid := range r.harmed {
@@ -245,11 +245,11 @@ func (r *round) forgetPods() {
 	if slices.ContainsFunc(b.Pods, left) {
 		b.Pods = slices.DeleteFunc(slices.Clone(b.Pods), left)
 	}
-	if len(b.Pods) > 0 || b.Anew != 0 && r.now-b.Anew < anew {
+	if len(b.Pods) > 0 || b.Anew != 0 && r.now-b.Anew < minForgetInterval {
 		return
 	}
 	b.Anew, b.Low, b.Deep, b.Deeper, b.Tried = r.now, 0, false, false, 0
-	b.Bears, b.From, b.Grew, b.Soon = r.cpu.Capacity, b.Limit, 0, soon
+	b.Bears, b.From, b.Grew, b.Soon = r.cpu.Capacity, b.Limit, 0, minRecovery
 }
 
 // free reports whether batch may use the whole machine because no online pod is harmed.

@@ -24,7 +24,7 @@ const (
 	quietPart  = 10  // thousandths of the capacity
 	quietMilli = 100 // milli-cores
 
-	longestRound = 2 * time.Second // the longest time between two rounds that counts as time without harm
+	maxRound = 2 * time.Second // the longest time between two rounds that counts as time without harm
 )
 
 // State is the state between rounds. Times are on the clock of [model.Load].
@@ -103,7 +103,7 @@ func Decide(n *model.Node, p *model.Policy, left *model.Slack, cpus *model.CPUPl
 		limit := arithmetic{Known: s.Arithmetic.Known, Milli: s.Arithmetic.Milli}
 		s = State{Baselines: s.Baselines, Arithmetic: limit, CPUs: s.CPUs, Parts: s.Parts}
 	}
-	r.before, r.since = s.Clock, min(r.now-s.Clock, longestRound)
+	r.before, r.since = s.Clock, min(r.now-s.Clock, maxRound)
 	r.state = s
 	r.state.Clock = r.now
 	r.Batch = r.batchNow()
@@ -154,11 +154,11 @@ func (r *round) ask() {
 	switch {
 	case len(s.Pods) == 0:
 	case r.onHarm && !r.Batch.Quiet:
-		r.Every = often
+		r.Every = busyInterval
 	case r.p.Protect.Interference && r.Batch.Running:
-		r.Every = interferes
+		r.Every = neighbourInterval
 	case r.onHarm:
-		r.Every = seldom
+		r.Every = quietInterval
 	}
 	if r.Every > 0 {
 		r.Waits = make([]model.WaitMark, 0, len(s.Pods))
@@ -181,7 +181,7 @@ func (r *round) ask() {
 		}
 		r.Waits = append(r.Waits, mark)
 	}
-	r.Seconds = unseen && 0 < r.Every && r.Every <= interferes && !r.n.Tree.NoPressure
+	r.Seconds = unseen && 0 < r.Every && r.Every <= neighbourInterval && !r.n.Tree.NoPressure
 	r.NoSignal = !tasks && r.n.Tree.NoPressure && r.Harm.Blind != ""
 	s.Every, s.Seconds = r.Every, r.Seconds
 }

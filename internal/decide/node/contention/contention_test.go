@@ -453,7 +453,7 @@ func TestOwnFault(t *testing.T) {
 // TestGrowsFromTheFloor checks that batch gets the machine back also where the harm began at the lowest limit, so that
 // the cubic has no height.
 func TestGrowsFromTheFloor(t *testing.T) {
-	for after, times := range map[time.Duration]int{soon: 900, latest: 2700} {
+	for after, times := range map[time.Duration]int{minRecovery: 900, maxRecovery: 2700} {
 		w := newNode(model.SuppressOnHarm)
 		w.run(60, quietly)
 		h := &w.state.Harm

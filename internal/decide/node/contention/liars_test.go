@@ -196,7 +196,8 @@ func TestHelpedOnce(t *testing.T) {
 		w := newNode(model.SuppressOnHarm)
 		w.run(60, quietly)
 		h := &w.state.Harm // as a figure leaves it
-		h.Deep, h.Deeper, h.Limit, h.From, h.Bears, h.Soon, h.Pods = true, deeper, 100, 100, 16_000, slowly, []string{"web"}
+		h.Deep, h.Deeper, h.Limit, h.From, h.Bears, h.Soon = true, deeper, 100, 100, 16_000, slowRecovery
+		h.Pods = []string{"web"}
 		for i := range w.state.Pods {
 			w.state.Pods[i].Trial = helped
 		}

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	mostServices = 16               // pods of a node whose figures are fetched
-	freshPort    = 5 * time.Second  // older figures of a port say nothing
-	freshQuery   = 20 * time.Second // older figures of Prometheus say nothing
-	below        = 10               // a figure is good again at a part of one in so many below its maximum
-	nearly       = 30 * time.Second // or when it was not above its maximum for so long
-	again        = 2 * time.Second  // between two figures of a pod for which batch is pushed back
-	ownPort      = 10 * time.Second // above the maximum for so long without batch, a figure is the service's own fault
-	ownQuery     = time.Minute      // the same for Prometheus, which shows what it scraped a while ago
-	doubted      = time.Minute      // for which a report says that a figure was not known
+	mostServices   = 16               // pods of a node whose figures are fetched
+	maxPortAge     = 5 * time.Second  // older figures of a port say nothing
+	maxQueryAge    = 20 * time.Second // older figures of Prometheus say nothing
+	below          = 10               // a figure is good again at a part of one in so many below its maximum
+	nearly         = 30 * time.Second // or when it was not above its maximum for so long
+	figureInterval = 2 * time.Second  // between two figures of a pod for which batch is pushed back
+	ownPort        = 10 * time.Second // above the maximum for so long without batch, a figure is the service's own fault
+	ownQuery       = time.Minute      // the same for Prometheus, which shows what it scraped a while ago
+	unknownTTL     = time.Minute      // for which a report says that a figure was not known
 )
 
 // Service is what is known of the figure of one online pod.
@@ -57,7 +57,7 @@ func (r *round) services(last []Service) {
 		}
 		s = r.service(pod, rule, s)
 		r.state.Services = append(r.state.Services, s)
-		r.Harm.Doubted = r.Harm.Doubted || s.Unknown != 0 && r.now-s.Unknown < doubted
+		r.Harm.Doubted = r.Harm.Doubted || s.Unknown != 0 && r.now-s.Unknown < unknownTTL
 		if r.Batch.Running && (s.Over || !r.Batch.Quiet) {
 			r.Services = append(r.Services, model.ServiceTarget{
 				UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, IP: pod.IP, Source: rule.Source, Max: rule.Max,
@@ -68,11 +68,11 @@ func (r *round) services(last []Service) {
 
 // service judges the figure of one pod.
 func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Service {
-	now, fresh, own := r.now, freshPort, ownPort
+	now, fresh, own := r.now, maxPortAge, ownPort
 	if rule.Source.Port == 0 {
-		fresh, own = freshQuery, ownQuery
+		fresh, own = maxQueryAge, ownQuery
 	}
-	if s.Own != 0 && (now-s.Own >= ownFor || now-s.Above >= nearly) {
+	if s.Own != 0 && (now-s.Own >= ownTTL || now-s.Above >= nearly) {
 		s.Own, s.Again = 0, false
 	}
 	f := model.FindFigure(r.n.Figures, pod.UID)
@@ -112,7 +112,7 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 			UID: pod.UID, By: model.HarmByService, Value: f.Value, Max: f.Max,
 			Milli: f.Lacks(r.n.Load.Uses(pod.UID), r.n.Load.CPUMilli),
 		},
-		held: f.Value <= f.Max || s.Counted != 0 && f.At-s.Counted < again, keeps: f.Keeps(), shallow: s.Own != 0,
+		held: f.Value <= f.Max || s.Counted != 0 && f.At-s.Counted < figureInterval, keeps: f.Keeps(), shallow: s.Own != 0,
 	}
 	if !h.held {
 		s.Counted = f.At

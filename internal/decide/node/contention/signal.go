@@ -13,17 +13,17 @@ const LeastUse = 20
 const (
 	tolerated = 100 // wait that is no harm beyond the baseline, in thousandths of running
 
-	often      = 100 * time.Millisecond // between two samples of waits while batch runs
-	seldom     = 10 * time.Second       // while it does not, for the baselines
-	interferes = time.Second            // at most, where the neighbour is searched for which a pod waits
-	pressures  = 5 * time.Second        // between two measurements of pressure, if each second was not asked for
-	grace      = 3 * time.Second        // by which a sample may be late
-	shortest   = 80 * time.Millisecond  // between two samples that are compared
-	longest    = 15 * time.Second       // between two samples that are compared
-	services   = time.Second            // between two samples of the node's services, at least
-	moment     = 300 * time.Millisecond // for which harm lasts without a further sample that is due
+	busyInterval      = 100 * time.Millisecond // between two samples of waits while batch runs
+	quietInterval     = 10 * time.Second       // while it does not, for the baselines
+	neighbourInterval = time.Second            // at most, where the neighbour is searched for which a pod waits
+	pressureInterval  = 5 * time.Second        // between two measurements of pressure, if each second was not asked for
+	sampleGrace       = 3 * time.Second        // by which a sample may be late
+	minSpan           = 80 * time.Millisecond  // between two samples that are compared
+	maxSpan           = 15 * time.Second       // between two samples that are compared
+	systemInterval    = time.Second            // between two samples of the node's services, at least
+	harmHold          = 300 * time.Millisecond // for which harm lasts without a further sample that is due
 
-	ownFor = 10 * time.Minute // for which something counts as a pod's own fault, before it is tried again
+	ownTTL = 10 * time.Minute // for which something counts as a pod's own fault, before it is tried again
 	helped = -1               // see [Pod.Trial]
 )
 
@@ -139,14 +139,14 @@ func (r *round) pod(pod *model.Pod, p Pod) Pod {
 		p.Harm = model.PodHarm{}
 		return p
 	}
-	if fresh := r.state.Every + grace; r.now-r.before > grace && r.before-p.At <= fresh {
+	if fresh := r.state.Every + sampleGrace; r.now-r.before > sampleGrace && r.before-p.At <= fresh {
 		p.Due = r.now + fresh // there was no agent for a while
 	}
 	sum, every, signal := r.sum(u, &p)
 	// A sample may be as old as was asked for. If they are wanted more often now, the next one is awaited for as long.
-	due := r.now + every + grace
+	due := r.now + every + sampleGrace
 	if p.At != 0 {
-		p.Due = max(p.Due, p.At+every+grace)
+		p.Due = max(p.Due, p.At+every+sampleGrace)
 	}
 	if p.Due == 0 || p.Due > due {
 		p.Due = due
@@ -166,20 +166,20 @@ func (r *round) pod(pod *model.Pod, p Pod) Pod {
 	}
 	r.see(signal)
 	switch span, comparable := sum.Since(&p.PodWait); {
-	case p.At == 0 || span.Length > longest || !comparable && sum.At > p.At:
+	case p.At == 0 || span.Length > maxSpan || !comparable && sum.At > p.At:
 		p.take(&sum, every) // there is nothing to compare with
 		p.Debt = 0
-	case span.Length >= shortest:
+	case span.Length >= minSpan:
 		before := p.At
 		p.take(&sum, every)
-		stopped := r.n.Load.Throttled(u, pressures+grace)
+		stopped := r.n.Load.Throttled(u, pressureInterval+sampleGrace)
 		span.Waited -= span.Waited * time.Duration(stopped) / 1000 // its own quota made it wait
 		if p.Stopped = stopped > 0; stopped < 1000 {
 			r.judge(pod, &p, span, before)
 		}
-	case system && r.now-p.At <= services+moment:
+	case system && r.now-p.At <= systemInterval+harmHold:
 		r.Harm.Held += r.counts(&p) // batch was pushed back for this sample
-	case r.now-p.At > moment:
+	case r.now-p.At > harmHold:
 		p.Harm = model.PodHarm{}
 	}
 	return p
@@ -226,7 +226,7 @@ func (r *round) judge(pod *model.Pod, p *Pod, span model.WaitSpan, from time.Dur
 
 // take records the sample up to which the pod is judged.
 func (p *Pod) take(sum *model.PodWait, every time.Duration) {
-	p.PodWait, p.Due, p.Harm = *sum, sum.At+every+grace, model.PodHarm{}
+	p.PodWait, p.Due, p.Harm = *sum, sum.At+every+sampleGrace, model.PodHarm{}
 }
 
 // mostDebt returns the debt from which a pod is harmed.
@@ -235,7 +235,7 @@ func (r *round) mostDebt(p *Pod) time.Duration { return model.MostDebt(r.n.Load.
 // own returns what a pod lacks through its own fault, in milli-cores, and forgets it: all of it after some time, and
 // quickly while the pod lacks far less.
 func (p *Pod) own(now, length time.Duration, lacks, most int64) int64 {
-	if p.OwnAt != 0 && now-p.OwnAt >= ownFor {
+	if p.OwnAt != 0 && now-p.OwnAt >= ownTTL {
 		p.Own, p.OwnAt = Bin{}, 0
 	}
 	if p.Own.Samples < weight {
@@ -252,7 +252,7 @@ func (p *Pod) own(now, length time.Duration, lacks, most int64) int64 {
 // or else by its pressure.
 func (r *round) sum(u *model.PodUsage, p *Pod) (model.PodWait, time.Duration, model.HarmSignal) {
 	w := model.FindWait(r.n.Waits, u.UID)
-	if w != nil && w.At > 0 && w.At <= r.now && (p.Tasks && r.now <= p.Due || r.now-w.At <= r.state.Every+grace) {
+	if w != nil && w.At > 0 && w.At <= r.now && (p.Tasks && r.now <= p.Due || r.now-w.At <= r.state.Every+sampleGrace) {
 		if !p.Tasks { // its pressure counted until now
 			p.Tasks, p.PodWait = true, model.PodWait{UID: p.UID}
 		}
@@ -261,7 +261,7 @@ func (r *round) sum(u *model.PodUsage, p *Pod) (model.PodWait, time.Duration, mo
 	if p.Tasks && r.now > p.Due {
 		p.Tasks, p.PodWait = false, model.PodWait{UID: p.UID} // its tasks are not seen any more
 	}
-	every := pressures
+	every := pressureInterval
 	if r.state.Seconds {
 		every = time.Second
 	}

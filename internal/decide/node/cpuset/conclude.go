@@ -63,7 +63,7 @@ func (r *round) conclude(c *claim) {
 // young reports whether a pod need not be informed yet that the CPUs are not known: an agent that has just started
 // queries the kubelet first. It schedules a round for the time when the pod must be informed.
 func (r *round) young(p *model.Pod) bool {
-	old := p.Created.Add(patient)
+	old := p.Created.Add(noticeDelay)
 	if p.CPUCondition.Reason != "" {
 		return true
 	}

@@ -17,12 +17,12 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// again is the delay until CPUs that a running pod gives up in this round may be assigned to another pod: the kernel
-// must have the new lists first.
-const again = time.Millisecond
+// retryDelay is the delay until CPUs that a running pod gives up in this round may be assigned to another pod: the
+// kernel must have the new lists first.
+const retryDelay = time.Millisecond
 
-// patient is the age from which a pod is informed that the available CPUs are not known yet.
-const patient = time.Minute
+// noticeDelay is the age from which a pod is informed that the available CPUs are not known yet.
+const noticeDelay = time.Minute
 
 // Result is the assignment of CPUs. [Settle] turns it into cgroup settings.
 type Result struct {
@@ -312,7 +312,7 @@ func (r *round) give(waiting []*claim) {
 	for _, c := range waiting {
 		if r.vacating(c) {
 			c.base, c.later = nil, true
-			r.wake(r.n.Now.Add(again))
+			r.wake(r.n.Now.Add(retryDelay))
 			continue
 		}
 		given, why, missed := r.serve(c)
@@ -341,7 +341,7 @@ func (r *round) give(waiting []*claim) {
 		scarce := why.Code == model.CPUsTaken || why.Code == model.CPUsSplitCores
 		if scarce && !r.freed.Empty() && sum(c.wants) <= r.free.Len()+r.freed.Len() {
 			c.later = true
-			r.wake(r.n.Now.Add(again))
+			r.wake(r.n.Now.Add(retryDelay))
 		}
 	}
 }

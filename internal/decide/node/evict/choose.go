@@ -33,7 +33,7 @@ const (
 func (r *round) starve() {
 	s := &r.state
 	s.Hunger = r.lasting(s.Hunger, starved, func(pod *model.Pod, u *model.PodUsage) (known, suffers bool) {
-		return u.CPU.At != 0 && r.n.Load.Age(u.CPU.At) <= fresh, r.starving(pod, u)
+		return u.CPU.At != 0 && r.n.Load.Age(u.CPU.At) <= maxSampleAge, r.starving(pod, u)
 	})
 	for _, h := range s.Hunger {
 		if h.At >= starved || h.At >= hungry && s.Request.UID == h.UID {
@@ -77,7 +77,7 @@ func (r *round) starving(pod *model.Pod, u *model.PodUsage) bool {
 	if u.CPU.Milli*1000 >= sold(pod)*hardly {
 		return false
 	}
-	if u.Pressure.At != 0 && r.n.Load.Age(u.Pressure.At) <= fresh && u.Pressure.CPU.Some >= waits {
+	if u.Pressure.At != 0 && r.n.Load.Age(u.Pressure.At) <= maxSampleAge && u.Pressure.CPU.Some >= waits {
 		return true
 	}
 	if r.in.Suppress == nil {
@@ -114,7 +114,7 @@ func (r *round) may(pod *model.Pod) bool {
 // forMemory chooses the pod that frees the most needed memory per lost work. Memory that leaving pods will free is
 // not needed from another pod.
 func (r *round) forMemory() candidate {
-	need := r.in.Slack.Memory.Capacity/1000*enough - r.left
+	need := r.in.Slack.Memory.Capacity/1000*exhaustedUntil - r.left
 	for _, l := range r.state.Leaving {
 		if r.leaves(l.UID) {
 			need -= r.frees(l.UID)

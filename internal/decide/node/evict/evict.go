@@ -17,27 +17,27 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Memory for batch is exhausted while less than exhausted is left under the waterline, until at least enough is left,
-// in thousandths of the node's memory. Before that, below 20, batch is limited and its page cache reclaimed, if the
-// kernel supports it.
+// Memory for batch is exhausted while less than exhaustedBelow is left under the waterline, until exhaustedUntil is
+// left, in thousandths of the node's memory. Before that, below 20, batch is limited and its page cache reclaimed, if
+// the kernel supports it.
 const (
-	exhausted = 5
-	enough    = 20
+	exhaustedBelow = 5
+	exhaustedUntil = 20
 )
 
 // Durations.
 const (
-	fresh        = 5 * time.Second  // older measurements cause no eviction
-	exhaustedFor = 10 * time.Second // memory must be exhausted for this long, while limits and reclaim are tried
-	settling     = 15 * time.Second // from the departure of a pod to the measurement of what is left
-	interval     = time.Minute      // between two requests
-	again        = 2 * time.Minute  // from a request that became unnecessary to the next one
-	unanswered   = time.Minute      // then another pod is requested
-	draining     = 3 * time.Minute  // the same for a worker of a pool, whose containers end first
-	skipFor      = 10 * time.Minute // a pod that did not leave is not requested again for this long
-	cool         = 3 * time.Minute  // from the last reason for an eviction until the node takes batch again
-	mostGrace    = 5 * time.Minute  // longest termination grace period that is waited for
-	late         = 30 * time.Second // beyond the grace period
+	maxSampleAge      = 5 * time.Second  // older measurements cause no eviction
+	exhaustedFor      = 10 * time.Second // memory must be exhausted for this long, while limits and reclaim are tried
+	settleTime        = 15 * time.Second // from the departure of a pod to the measurement of what is left
+	interval          = time.Minute      // between two requests
+	withdrawnInterval = 2 * time.Minute  // from a request that became unnecessary to the next one
+	answerTimeout     = time.Minute      // then another pod is requested
+	drainTimeout      = 3 * time.Minute  // the same for a worker of a pool, whose containers end first
+	skipTime          = 10 * time.Minute // a pod that did not leave is not requested again for this long
+	coolTime          = 3 * time.Minute  // from the last reason for an eviction until the node takes batch again
+	maxGrace          = 5 * time.Minute  // longest termination grace period that is waited for
+	maxLateness       = 30 * time.Second // beyond the grace period
 )
 
 // Others are the results of other rules in the same round.
@@ -112,7 +112,7 @@ func Decide(n *model.Node, p *model.Policy, in Others, s State) (*model.Eviction
 		s = State{} // from another boot
 	}
 	r := round{n: n, in: in, now: now, elapsed: now - s.Clock, acts: p.Mode == model.ModeEnforce, state: s}
-	if r.watched = r.elapsed <= fresh && s.Clock != 0; !r.watched {
+	if r.watched = r.elapsed <= maxSampleAge && s.Clock != 0; !r.watched {
 		r.elapsed, r.state.Exhausted, r.state.Short = 0, 0, false
 	}
 	r.state.Clock = now
@@ -133,7 +133,7 @@ func Decide(n *model.Node, p *model.Policy, in Others, s State) (*model.Eviction
 // batch counts as left, because the kernel reclaims it before anything else: no pod is evicted for it.
 func (r *round) memory() {
 	a, s := &r.in.Slack.Memory, &r.state
-	if r.known = a.Use.Measured && a.Use.Age <= fresh && a.Capacity > 0; !r.known {
+	if r.known = a.Use.Measured && a.Use.Age <= maxSampleAge && a.Capacity > 0; !r.known {
 		s.Exhausted, s.Short = 0, false
 		return
 	}
@@ -147,12 +147,12 @@ func (r *round) memory() {
 		}
 	}
 	switch {
-	case r.left >= a.Capacity/1000*exhausted:
+	case r.left >= a.Capacity/1000*exhaustedBelow:
 		s.Exhausted = 0
 	case s.Exhausted == 0:
 		s.Exhausted = r.now
 	}
-	s.Short = s.Exhausted != 0 && r.now-s.Exhausted >= exhaustedFor || s.Short && r.left < a.Capacity/1000*enough
+	s.Short = s.Exhausted != 0 && r.now-s.Exhausted >= exhaustedFor || s.Short && r.left < a.Capacity/1000*exhaustedUntil
 }
 
 // heat decides whether the node is hot, and the reason. The node cools down after a while without a reason.
@@ -165,7 +165,7 @@ func (r *round) heat() {
 		s.Hot, s.Why = r.now, model.BatchStarved
 	case r.stalls && r.in.Limited: // the limit is Waterline's, because the node is short of memory
 		s.Hot, s.Why = r.now, model.MemoryStalled
-	case s.Hot != 0 && r.now-s.Hot >= cool:
+	case s.Hot != 0 && r.now-s.Hot >= coolTime:
 		s.Hot, s.Why = 0, ""
 	}
 }
@@ -204,7 +204,7 @@ func (r *round) follow() {
 	}
 	s.Leaving = leaving
 	if s.Awaited != "" && !r.leaves(s.Awaited) {
-		s.Awaited, s.Quiet = "", max(s.Quiet, r.now+settling)
+		s.Awaited, s.Quiet = "", max(s.Quiet, r.now+settleTime)
 	}
 	if s.Last.UID != "" && r.now-s.Last.At >= time.Hour {
 		s.Last = model.Relief{}
@@ -231,26 +231,26 @@ func (r *round) answer() {
 			s.Hunger[i].At = min(s.Hunger[i].At, hungry) // the remaining pods have more CPU now
 		}
 	case !r.may(pod) || !r.stillNeeded(&req, pod):
-		s.Request, s.Quiet = Request{}, r.now+again
+		s.Request, s.Quiet = Request{}, r.now+withdrawnInterval
 	case r.acts && r.now-req.Since >= patience(pod):
 		s.Request = Request{}
-		s.Skipped = insert(s.Skipped, Since{req.UID, r.now + skipFor})
+		s.Skipped = insert(s.Skipped, Since{req.UID, r.now + skipTime})
 	}
 }
 
 // patience returns the time after which a request counts as unanswered.
 func patience(pod *model.Pod) time.Duration {
 	if pod.Pool != "" {
-		return draining
+		return drainTimeout
 	}
-	return unanswered
+	return answerTimeout
 }
 
 // leaves reports whether a pod is leaving within its grace period. A pod that never terminates must not block other
 // requests.
 func (r *round) leaves(uid string) bool {
 	since, pod := find(r.state.Leaving, uid), model.FindPod(r.n.Pods, uid)
-	return since != nil && pod != nil && r.now-since.At < min(max(pod.Grace, 0), mostGrace)+late
+	return since != nil && pod != nil && r.now-since.At < min(max(pod.Grace, 0), maxGrace)+maxLateness
 }
 
 // request decides whether to request an eviction now, and of which pod.

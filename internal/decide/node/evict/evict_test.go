@@ -173,8 +173,8 @@ func TestAnotherPodLeaves(t *testing.T) {
 func TestIgnoresSIGTERM(t *testing.T) {
 	for grace, most := range map[time.Duration]time.Duration{
 		30 * time.Second: time.Minute,
-		10 * time.Hour:   mostGrace + late,
-		-1:               late,
+		10 * time.Hour:   maxGrace + maxLateness,
+		-1:               maxLateness,
 	} {
 		w := newWorld()
 		w.online = 62 * gib
@@ -183,7 +183,7 @@ func TestIgnoresSIGTERM(t *testing.T) {
 		expect(t, w.run(30*time.Second), "a")
 		w.node.Pods[0].Leaving = true
 		expect(t, w.run(most), "")
-		expect(t, w.run(time.Minute+settling), "b")
+		expect(t, w.run(time.Minute+settleTime), "b")
 	}
 }
 
@@ -343,7 +343,7 @@ func TestWaitsForOne(t *testing.T) {
 	w.node.Pods[0].Leaving = true
 	expect(t, w.run(2*time.Minute), "")
 	w.gone("a")
-	expect(t, w.run(settling), "")
+	expect(t, w.run(settleTime), "")
 	expect(t, w.run(time.Second), "b")
 }
 

@@ -29,7 +29,7 @@ const (
 func (r *round) stall() {
 	s := &r.state
 	s.Stalls = r.lasting(s.Stalls, stalled, func(pod *model.Pod, u *model.PodUsage) (known, suffers bool) {
-		return u.Pressure.At != 0 && r.n.Load.Age(u.Pressure.At) <= fresh,
+		return u.Pressure.At != 0 && r.n.Load.Age(u.Pressure.At) <= maxSampleAge,
 			u.Pressure.Memory.Full >= stalls && r.limited(pod, u)
 	})
 	r.stalls = slices.ContainsFunc(s.Stalls, func(since Since) bool {

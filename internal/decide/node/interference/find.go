@@ -7,20 +7,20 @@ import (
 )
 
 const (
-	least     = 24  // samples before any suspect is found: two minutes
-	pressed   = 100 // thousandths of the time that a pod must wait to be a victim
-	rose      = 50  // thousandths by which its waiting must have risen
-	share     = 400 // thousandths of the rise that the suspect's use must explain
-	threshold = 640 // least score of a suspect among four neighbours
+	minSamples = 24  // samples before any suspect is found: two minutes
+	pressed    = 100 // thousandths of the time that a pod must wait to be a victim
+	rose       = 50  // thousandths by which its waiting must have risen
+	share      = 400 // thousandths of the rise that the suspect's use must explain
+	threshold  = 640 // least score of a suspect among four neighbours
 	// is added to the threshold each time the number of neighbours grows by the factor e: one of many fits by chance
-	chance    = 140
-	highest   = 900 // the threshold never exceeds this
-	usual     = 4   // neighbours
-	tied      = 30  // scores that differ by less count as equal
-	confirmed = 2   // spans in a row in which a suspect must be found
-	idle      = 25  // milli-cores: a pod whose use varies by less is no suspect
-	rested    = 2   // spans
-	mostUsed  = model.MaxCPUs * 1000
+	chance       = 140
+	maxThreshold = 900 // the threshold never exceeds this
+	usual        = 4   // neighbours
+	tied         = 30  // scores that differ by less count as equal
+	confirmed    = 2   // spans in a row in which a suspect must be found
+	idle         = 25  // milli-cores: a pod whose use varies by less is no suspect
+	rested       = 2   // spans
+	mostUsed     = model.MaxCPUs * 1000
 )
 
 // find searches the suspect of the online pod whose waiting rose most. It returns the suspect's slope too.
@@ -41,7 +41,7 @@ func (s *State) find(pods []Pod) (model.Finding, float64) {
 	varied, best := 0, 0.0
 	for i := range s.Tracks {
 		n := min(t.Wait, t.Used, s.Tracks[i].Used)
-		if i == victim || n < least {
+		if i == victim || n < minSamples {
 			continue
 		}
 		row.Wait.newest(s.Span, wait[:n])
@@ -64,7 +64,7 @@ func (s *State) find(pods []Pod) (model.Finding, float64) {
 
 // needed returns the least score of a suspect among so many neighbours.
 func needed(neighbours int) int64 {
-	return min(threshold+int64(chance*math.Log(max(float64(neighbours)/usual, 1))), highest)
+	return min(threshold+int64(chance*math.Log(max(float64(neighbours)/usual, 1))), maxThreshold)
 }
 
 // victim returns the online pod whose waiting rose most above its mean; -1: none waits. A pod for which no suspect was
@@ -77,7 +77,7 @@ func (s *State) victim(pods []Pod) int {
 		if rests {
 			t.Rest--
 		}
-		if !pods[i].Online || t.Wait < least || t.Used < least {
+		if !pods[i].Online || t.Wait < minSamples || t.Used < minSamples {
 			continue
 		}
 		now := s.Rows[i].Wait.mean(s.Span, recent)

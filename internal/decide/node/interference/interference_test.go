@@ -38,7 +38,7 @@ func (p *Pod) lack(now time.Duration, permille int64) {
 // throttled returns a pod that is throttled; nil if it is not.
 func (s *State) throttled(uid string) *Throttled {
 	for i := range s.Throttled {
-		if h := &s.Throttled[i]; h.UID == uid && h.Times < whole {
+		if h := &s.Throttled[i]; h.UID == uid && h.Times < unthrottled {
 			return h
 		}
 	}

@@ -123,7 +123,7 @@ func (m method) play(w *world) []fit {
 		for i := range uses {
 			uses[i] = window(uses[i], sum[i])
 		}
-		if len(wait) < least {
+		if len(wait) < minSamples {
 			continue
 		}
 		now, low := ends(wait)

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	span    = 5 * time.Second // one sample is the mean of a span
-	samples = 60              // kept: five minutes
-	fresh   = 2 * time.Second // older measurements do not belong to the open span
-	recent  = 3               // samples that describe the present
-	brief   = time.Second / 2 // a shorter time counts for no span of waiting
+	span         = 5 * time.Second // one sample is the mean of a span
+	samples      = 60              // kept: five minutes
+	maxSampleAge = 2 * time.Second // older measurements do not belong to the open span
+	recent       = 3               // samples that describe the present
+	minSpan      = time.Second / 2 // a shorter time counts for no span of waiting
 )
 
 // Track is what is known of one pod beside its samples. A span without a measurement is a gap.
@@ -140,7 +140,7 @@ func (s *State) complete() {
 		}
 		t.Sum, t.Count = 0, 0
 		length, waited := t.Lacked.At-t.Began.At, t.Lacked.Wait-t.Began.Wait
-		if brief <= length && length <= 2*span {
+		if minSpan <= length && length <= 2*span {
 			// The kernel accounts a wait when it ends, so a span may show more than all of its time.
 			row.Wait[at], t.Wait = int16(min(waited*1000/length, 1000)), min(t.Wait+1, samples)
 		} else {
@@ -152,7 +152,7 @@ func (s *State) complete() {
 
 // measure adds the measurements of a second to the open span, those that are new and belong there.
 func (t *Track) measure(now time.Duration, p *Pod) {
-	belongs := func(at, last time.Duration) bool { return at > last && at <= now && now-at <= fresh }
+	belongs := func(at, last time.Duration) bool { return at > last && at <= now && now-at <= maxSampleAge }
 	if belongs(p.UsedAt, t.UsedAt) {
 		t.UsedAt = p.UsedAt
 		t.Sum += min(max(p.Used, 0), mostUsed)

@@ -24,13 +24,13 @@ const (
 	helps     = 500 // thousandths of the promise; less is no relief
 	bites     = 750 // thousandths of its throttle: a pod that uses less is not limited by it
 
-	patience = time.Minute      // until a throttle is eased; doubles each time the pod is throttled again
-	longest  = 8 * time.Minute  // patience never exceeds this
-	still    = 4                // times patience: then the throttle is eased though the victim still waits
-	spared   = 10 * time.Minute // until a pod whose trial did not help is tried again; doubles each time
-	ignored  = 80 * time.Minute // the most that this becomes
-	lost     = 12               // spans without a measurement of the victim, until the throttle is lifted
-	whole    = 1000             // thousandths: not throttled
+	patience    = time.Minute      // until a throttle is eased; doubles each time the pod is throttled again
+	maxPatience = 8 * time.Minute  // patience never exceeds this
+	still       = 4                // times patience: then the throttle is eased though the victim still waits
+	spared      = 10 * time.Minute // until a pod whose trial did not help is tried again; doubles each time
+	ignored     = 80 * time.Minute // the most that this becomes
+	lost        = 12               // spans without a measurement of the victim, until the throttle is lifted
+	unthrottled = 1000             // thousandths: not throttled
 )
 
 // Throttled is a batch pod that is throttled, or was: what is remembered of that bounds further trials. Spans are
@@ -53,19 +53,19 @@ type Throttled struct {
 func (s *State) act(in *Input, slope float64) {
 	s.Throttled = slices.Clone(s.Throttled)
 	for i := range s.Throttled {
-		if h := &s.Throttled[i]; h.Times < whole {
+		if h := &s.Throttled[i]; h.Times < unthrottled {
 			s.review(h, in)
 		}
 	}
 	s.Throttled = slices.DeleteFunc(s.Throttled, func(h Throttled) bool {
-		return h.Times >= whole && s.Clock >= h.Again && s.Clock-h.Tried > time.Hour
+		return h.Times >= unthrottled && s.Clock >= h.Again && s.Clock-h.Tried > time.Hour
 	})
 	r := &s.Result
 	named := r.Finding.Code == model.SuspectNamed
 	tries := in.Acts && named && s.Streak > ripe && s.try(slope)
 	r.Throttles = make([]model.Throttle, 0, len(s.Throttled))
 	for i := range s.Throttled {
-		if s.Throttled[i].Times < whole {
+		if s.Throttled[i].Times < unthrottled {
 			r.Throttles = append(r.Throttles, s.Throttled[i].Throttle)
 		}
 	}
@@ -85,7 +85,7 @@ func (s *State) review(h *Throttled, in *Input) {
 	switch {
 	case !there || h.Blind >= lost:
 		s.finish(h)
-		h.set(whole)
+		h.set(unthrottled)
 	case h.Code == model.ThrottleTried:
 		if h.Spans >= trial {
 			s.judge(h, pod, victim)
@@ -141,7 +141,7 @@ func (s *State) try(slope float64) bool {
 		if h.Code == model.ThrottleTried || h.UID == f.Suspect && s.Clock < h.Again {
 			return false
 		}
-		if h.Times < whole && h.UID != f.Suspect {
+		if h.Times < unthrottled && h.UID != f.Suspect {
 			throttled++
 		}
 	}
@@ -150,11 +150,11 @@ func (s *State) try(slope float64) bool {
 		return false
 	}
 	i, known := model.IndexByUID(s.Throttled, f.Suspect, func(h *Throttled) string { return h.UID })
-	h := Throttled{Throttle: model.Throttle{UID: f.Suspect, Times: whole}}
+	h := Throttled{Throttle: model.Throttle{UID: f.Suspect, Times: unthrottled}}
 	if known {
 		h = s.Throttled[i]
 	}
-	if h.Times >= whole {
+	if h.Times >= unthrottled {
 		h.Used = f.Used
 	}
 	times := h.Times * half / 1000
@@ -168,7 +168,7 @@ func (s *State) try(slope float64) bool {
 	if s.Clock-h.Tried > time.Hour {
 		h.Patience = 0
 	}
-	h.Tried, h.Patience = s.Clock, min(max(2*h.Patience, patience), longest)
+	h.Tried, h.Patience = s.Clock, min(max(2*h.Patience, patience), maxPatience)
 	copy(s.Trials[:], s.Trials[1:])
 	s.Trials[hourly-1] = s.Clock
 	if known {

@@ -117,7 +117,7 @@ func (s State) peaks(
 		peak := &peaks[h]
 		*peak = model.Peak{Known: r.Known, Age: r.Age, Missed: int64(math.Round(r.Missed * 1000)), Checked: int64(r.Checked)}
 		value := r.Peak
-		peak.Learning = h == model.Hour && (r.Early || r.Prior) && r.Age < distrust
+		peak.Learning = h == model.Hour && (r.Early || r.Prior) && r.Age < maxAge
 		if r.Early {
 			peak.Margin = up(r.Margin * room(c.Limit, r.Base))
 			peak.New = up(c.Young)

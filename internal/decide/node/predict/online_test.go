@@ -270,7 +270,7 @@ func TestOtherDays(t *testing.T) {
 		at := n.Node
 		at.Now = n.Now.Add(test.after)
 		cpu, memory := OtherDays(&at, n.state)
-		if test.after >= distrust {
+		if test.after >= maxAge {
 			test.four, test.eight = 0, 0
 		}
 		for _, pair := range [][2]int64{{cpu.FourHours, test.four}, {cpu.EightHours, test.eight},

@@ -53,10 +53,10 @@ const (
 	laterMargin = 0.3
 )
 
-// Data up to the age fresh counts fully; at the age distrust it counts nothing.
+// Data up to maxFullAge counts fully; from maxAge on it counts nothing.
 const (
-	fresh    = 5 * time.Minute
-	distrust = time.Hour
+	maxFullAge = 5 * time.Minute
+	maxAge     = time.Hour
 )
 
 // DefaultTarget is the default fraction of predictions that usage may exceed.
@@ -177,7 +177,7 @@ func (p *Predictor) settle(value float64, passed time.Duration) {
 	if passed <= 0 {
 		return
 	}
-	weight := 1 - math.Exp2(-float64(min(passed, fresh))/float64(deviationLife))
+	weight := 1 - math.Exp2(-float64(min(passed, maxFullAge))/float64(deviationLife))
 	d := value - p.mean
 	p.mean += weight * d
 	p.spread = (1 - weight) * (p.spread + weight*d*d)
@@ -232,7 +232,7 @@ func (p *Predictor) onOtherDays(current, quarters int64, weight float64, counts 
 // day. It is not a prediction: it has no margin for errors, and does not know what is used now. It is 0 if no other day
 // was measured in that time, or if the last sample is too old.
 func (p *Predictor) OtherDays(at time.Time, quarters int64) float64 {
-	if !p.seen || time.Duration(at.UnixNano()-p.last) >= distrust {
+	if !p.seen || time.Duration(at.UnixNano()-p.last) >= maxAge {
 		return 0
 	}
 	return p.onOtherDays(slot(at.UnixNano()), min(quarters, dayQuarters), highestAhead, p.covered).value()
@@ -303,10 +303,10 @@ func (p *Predictor) Predict(c Config, at time.Time, h model.Horizon) Prediction 
 			peak, r.Margin, r.Prior, r.Early = early, max(r.Margin, p.earlyMargin()), false, true
 		}
 	}
-	if r.Age > fresh {
-		doubt := min(float64(r.Age-fresh)/float64(distrust-fresh), 1)
+	if r.Age > maxFullAge {
+		doubt := min(float64(r.Age-maxFullAge)/float64(maxAge-maxFullAge), 1)
 		peak += doubt * room(c.Limit, peak)
-		r.Known = r.Known && r.Age < distrust
+		r.Known = r.Known && r.Age < maxAge
 	}
 	r.Peak = max(peak, p.value)
 	return r

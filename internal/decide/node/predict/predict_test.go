@@ -125,7 +125,7 @@ func TestAge(t *testing.T) {
 		before := 0.0
 		for age := time.Duration(0); age < 3*time.Hour; age += 17 * time.Second {
 			r := p.Predict(c, at.Add(age), h)
-			if r.Peak < before || r.Age != age || r.Known != (age < distrust) {
+			if r.Peak < before || r.Age != age || r.Known != (age < maxAge) {
 				t.Fatalf("horizon %d, age %s: %+v after a peak of %g", h, age, r, before)
 			}
 			before = r.Peak

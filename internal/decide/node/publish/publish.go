@@ -58,8 +58,8 @@ func withdrawn(n *model.Node, p *model.Policy, hot model.Reason) model.Reason {
 	return hot
 }
 
-// most limits amounts in computations, so that no sum can overflow.
-const most = 1 << 50
+// maxAmount limits amounts in computations, so that no sum can overflow.
+const maxAmount = 1 << 50
 
 // bound returns the requests of bound pods for a resource.
 func bound(pods []*model.Pod, r model.NodeResource) int64 {
@@ -73,9 +73,9 @@ func bound(pods []*model.Pod, r model.NodeResource) int64 {
 			request = pod.Mid
 		}
 		if r.Memory {
-			sum = min(sum+min(max(request.Memory, 0), most), most)
+			sum = min(sum+min(max(request.Memory, 0), maxAmount), maxAmount)
 		} else {
-			sum = min(sum+min(max(request.CPU, 0), most), most)
+			sum = min(sum+min(max(request.CPU, 0), maxAmount), maxAmount)
 		}
 	}
 	return sum
@@ -86,7 +86,7 @@ func held(pods []*model.Pod, r model.NodeResource) int64 {
 	sum := int64(0)
 	for _, pod := range pods {
 		if !pod.Ended && r.Memory && r.Tier == model.TierBatch {
-			sum = min(sum+min(max(pod.Held, 0), most), most)
+			sum = min(sum+min(max(pod.Held, 0), maxAmount), maxAmount)
 		}
 	}
 	return sum

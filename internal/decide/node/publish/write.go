@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	unseen      = 3 * time.Second        // until an offer is written again that the Node does not show
-	shortest    = 500 * time.Millisecond // until a write to the Node that failed is tried again; doubles each time
-	longest     = 5 * time.Second        // the most that this becomes
+	echoTimeout = 3 * time.Second        // until an offer is written again that the Node does not show
+	minRetry    = 500 * time.Millisecond // until a write to the Node that failed is tried again; doubles each time
+	maxRetry    = 5 * time.Second        // the most that this becomes
 	reportPause = 15 * time.Second       // between two reports in which only amounts differ
 	cpusPause   = 2 * time.Second        // between two reports in which only free CPUs differ, or less is left for workers
 	reportRetry = 10 * time.Second       // until a report whose write failed is tried again
@@ -115,9 +115,9 @@ func (a Attempt) decide(n *model.Node, p *model.Publication) (write bool, next A
 	failures, wait := 0, time.Duration(0)
 	switch {
 	case w.Failed:
-		failures, wait = a.Failures+1, min(shortest<<min(a.Failures, 8), longest)
+		failures, wait = a.Failures+1, min(minRetry<<min(a.Failures, 8), maxRetry)
 	case same:
-		wait = unseen
+		wait = echoTimeout
 	}
 	if remaining(n.Now, a.At, wait) > 0 {
 		return false, a, a.At.Add(wait)

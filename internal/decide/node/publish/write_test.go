@@ -72,7 +72,7 @@ func TestOffer(t *testing.T) {
 	if !c.offer(published(3), published(5)) {
 		t.Error("another amount waits")
 	}
-	c.n.Now = c.n.Now.Add(unseen)
+	c.n.Now = c.n.Now.Add(echoTimeout)
 	if !c.offer(published(3), published(5)) {
 		t.Error("an offer that the Node never showed is not written again")
 	}
@@ -109,12 +109,12 @@ func TestOfferFails(t *testing.T) {
 		}
 		c.n.Now = again
 	}
-	if len(tries) < 12 || len(tries) > 16 || tries[1]-tries[0] < shortest ||
-		tries[len(tries)-1]-tries[len(tries)-2] != longest {
+	if len(tries) < 12 || len(tries) > 16 || tries[1]-tries[0] < minRetry ||
+		tries[len(tries)-1]-tries[len(tries)-2] != maxRetry {
 		t.Errorf("tries: %v", tries)
 	}
 	c.fails = false
-	c.n.Now = c.n.Now.Add(longest)
+	c.n.Now = c.n.Now.Add(maxRetry)
 	if !c.offer(published(2), nil) || c.n.Writes.Offer.Failed {
 		t.Error("after the API server came back the offer is not written")
 	}

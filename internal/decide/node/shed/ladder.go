@@ -10,23 +10,23 @@ import (
 
 // Ages up to which readings count.
 const (
-	fresh      = 5 * time.Second  // of the cgroup and of processes
-	freshList  = 10 * time.Second // of the NodeManager's list: a busy one answers slowly
-	budgetTime = time.Minute
+	maxSampleAge = 5 * time.Second  // of the cgroup and of processes
+	maxListAge   = 10 * time.Second // of the NodeManager's list: a busy one answers slowly
+	budgetTime   = time.Minute
 )
 
 // Times of the ladder.
 const (
-	// early is the time before the deadline in which executors are told to leave. While only CPU is over, it may be an
+	// leaveLead is the time before the deadline in which executors are told to leave. While only CPU is over, it may be an
 	// hour away, and the CPU may come back.
-	early = 5 * time.Minute
-	// late is the time after the deadline that the ResourceManager has: it kills with the next heartbeats of the
+	leaveLead = 5 * time.Minute
+	// managerTime is the time after the deadline that the ResourceManager has: it kills with the next heartbeats of the
 	// NodeManager, within 3 s.
-	late = 10 * time.Second
-	// lateCPU is the same while only vcores are over and the CPU is not scarce: it can be throttled, memory cannot.
-	lateCPU = 30 * time.Second
-	// lateMaster is the same for masters, which all containers of an application depend on.
-	lateMaster = 30 * time.Second
+	managerTime = 10 * time.Second
+	// managerTimeCPU is the same while only vcores are over and the CPU is not scarce: it can be throttled, memory cannot.
+	managerTimeCPU = 30 * time.Second
+	// managerTimeMaster is the same for masters, which all containers of an application depend on.
+	managerTimeMaster = 30 * time.Second
 	// refused is how long a container is left alone that gets no signal from the kernel or the ResourceManager.
 	refused = time.Minute
 )
@@ -114,7 +114,7 @@ func (r *round) forget() {
 	if !in.Allowance.Until.Equal(r.s.Until) {
 		r.s.Until, r.s.Since, r.s.Met = in.Allowance.Until, in.Now, false
 	}
-	if r.recent(in.Listed, freshList) && in.Listed.After(r.s.Since) && !r.over().any() {
+	if r.recent(in.Listed, maxListAge) && in.Listed.After(r.s.Since) && !r.over().any() {
 		r.s.Met = true
 	}
 }
@@ -176,7 +176,7 @@ func (r *round) counts(c *Container) bool {
 		return false
 	case c.Processes > 0:
 		return true
-	case r.recent(r.in.Listed, freshList):
+	case r.recent(r.in.Listed, maxListAge):
 		return c.Holds && c.Started.IsZero()
 	}
 	return false
@@ -185,7 +185,7 @@ func (r *round) counts(c *Container) bool {
 func (r *round) decide() Decision {
 	in := r.in
 	full := in.Memory.reaches(in.Settings.HardPercent)
-	measured, seen := r.recent(in.Memory.At, fresh), r.recent(in.Scanned, fresh)
+	measured, seen := r.recent(in.Memory.At, maxSampleAge), r.recent(in.Scanned, maxSampleAge)
 	deadline := !in.Allowance.Until.IsZero() && !r.s.Met && r.over().any()
 	var d Decision
 	switch {
@@ -207,7 +207,7 @@ func (r *round) decide() Decision {
 
 // farOff reports whether it is too early to act on the deadline.
 func (r *round) farOff() bool {
-	return r.in.Allowance.Until.Sub(r.in.Now) > early && r.over().memory == 0
+	return r.in.Allowance.Until.Sub(r.in.Now) > leaveLead && r.over().memory == 0
 }
 
 // reaches reports whether memory that nobody can reclaim reaches a part of the limit, in percent.
@@ -222,9 +222,9 @@ func (r *round) allowed() Decision {
 	in := r.in
 	over := r.over()
 	past := in.Now.Sub(in.Allowance.Until)
-	patience := late
+	patience := managerTime
 	if over.memory == 0 && !r.scarce() {
-		patience = lateCPU
+		patience = managerTimeCPU
 	}
 	switch {
 	case r.farOff():
@@ -240,7 +240,8 @@ func (r *round) allowed() Decision {
 // scarce reports whether the CPU limit slows the worker down.
 func (r *round) scarce() bool {
 	c := &r.in.CPU
-	return r.recent(c.At, fresh) && c.Limit > 0 && (c.Milli*1000 >= c.Limit*scarceUse || c.Throttled >= scarceThrottle)
+	return r.recent(c.At, maxSampleAge) && c.Limit > 0 &&
+		(c.Milli*1000 >= c.Limit*scarceUse || c.Throttled >= scarceThrottle)
 }
 
 // decommission gives the decommission signal to the next executor, unless the rest fits without those that have it.
@@ -318,7 +319,7 @@ func (r *round) measured(after time.Time, hard bool) bool {
 		return false
 	}
 	// While the NodeManager is silent, processes alone say who is left.
-	return hard || in.Listed.After(after) || !r.recent(in.Listed, freshList)
+	return hard || in.Listed.After(after) || !r.recent(in.Listed, maxListAge)
 }
 
 // next returns the container that leaves next; nil: none may.
@@ -331,7 +332,7 @@ func (r *round) next(hard bool) *Container {
 			return c
 		case !r.counts(c):
 			continue // its end changes nothing
-		case c.Master && (r.othersLeft() || r.in.Now.Sub(r.in.Allowance.Until) < lateMaster):
+		case c.Master && (r.othersLeft() || r.in.Now.Sub(r.in.Allowance.Until) < managerTimeMaster):
 			return nil
 		}
 		return c

@@ -31,7 +31,7 @@ func TestHistories(t *testing.T) {
 			in := w.look()
 			in.Outcome = Outcome{}
 			signals[d.Signal]++
-			hard := in.Memory.reaches(w.settings.HardPercent) && in.Now.Sub(in.Memory.At) <= fresh
+			hard := in.Memory.reaches(w.settings.HardPercent) && in.Now.Sub(in.Memory.At) <= maxSampleAge
 			fail := func(format string, args ...any) {
 				t.Fatalf("seed %d at %s: %s %s (%s): %s\nstate %+v\ninput %+v", seed, w.at(), d.Signal, d.Container, d.Reason,
 					fmt.Sprintf(format, args...), before, in)
@@ -46,9 +46,9 @@ func TestHistories(t *testing.T) {
 				continue
 			case !hard && !rest.over().any():
 				fail("everything fits")
-			case !hard && in.Now.Sub(in.Allowance.Until) < late:
+			case !hard && in.Now.Sub(in.Allowance.Until) < managerTime:
 				fail("the ResourceManager has the first turn")
-			case in.Now.Sub(in.Scanned) > fresh:
+			case in.Now.Sub(in.Scanned) > maxSampleAge:
 				fail("the processes were seen %s ago", in.Now.Sub(in.Scanned))
 			case !lastEnd.Now.IsZero() && !in.Scanned.After(lastEnd.Now):
 				fail("nothing was measured since the last one")

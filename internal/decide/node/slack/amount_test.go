@@ -14,10 +14,10 @@ func TestPart(t *testing.T) {
 		if of == 0 {
 			continue
 		}
-		want := new(big.Int).Mul(big.NewInt(min(v, most)), big.NewInt(n))
+		want := new(big.Int).Mul(big.NewInt(min(v, maxAmount)), big.NewInt(n))
 		want.Quo(want, big.NewInt(of))
-		if want.Cmp(big.NewInt(most)) > 0 {
-			want.SetInt64(most)
+		if want.Cmp(big.NewInt(maxAmount)) > 0 {
+			want.SetInt64(maxAmount)
 		}
 		if got := part(v, n, of); got != want.Int64() {
 			t.Fatalf("%d·%d/%d = %d, want %d", v, n, of, got, want)

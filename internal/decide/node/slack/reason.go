@@ -19,7 +19,7 @@ func (r *resource) reason(a *model.Account, l Ledger, now round) model.Reason {
 		return r.because(model.NotSold, model.Operand{Name: "could", Value: room, Unit: r.unit})
 	case !a.Use.Measured:
 		return r.because(model.SlackUnknown)
-	case a.Use.Age > fresh:
+	case a.Use.Age > maxFullAge:
 		return r.because(model.SlackStale,
 			model.Operand{Name: "age", Value: int64(a.Use.Age / time.Second), Unit: model.UnitSeconds},
 			model.Operand{Name: "trusted", Value: trusted(1000, a.Use.Age), Unit: model.UnitTimes},

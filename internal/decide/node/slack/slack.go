@@ -17,11 +17,11 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Measurements up to the age fresh count fully. From there to the age distrust, their worth falls to zero.
+// Measurements up to maxFullAge count fully. From there to maxAge, their worth falls to zero.
 const (
-	fresh    = 5 * time.Second
-	distrust = time.Minute
-	pace     = time.Second // between two rounds with old measurements
+	maxFullAge = 5 * time.Second
+	maxAge     = time.Minute
+	pace       = time.Second // between two rounds with old measurements
 )
 
 // Peaks are the predicted peaks of online pods.
@@ -60,7 +60,7 @@ func Decide(
 	if now.clock < s.Clock {
 		s = State{} // from another boot
 	}
-	now.gapless = now.clock-s.Clock <= fresh
+	now.gapless = now.clock-s.Clock <= maxFullAge
 	s.Clock = now.clock
 
 	boundCPU, boundMemory := bound(n.Pods)
@@ -120,10 +120,10 @@ func (r *resource) decide(l Ledger, now round) (model.Account, Ledger) {
 		return a, Ledger{Measured: l.Measured, Mid: l.Mid.ended(), Batch: l.Batch.ended()}
 	}
 	steps := r.steps(a.Capacity)
-	steps.round, steps.fresh = now, a.Use.Age <= fresh
+	steps.round, steps.fresh = now, a.Use.Age <= maxFullAge
 	steps.whole = !r.incompressible || now.clock >= filled
 	room := a.Room
-	if !a.Use.Measured && now.clock-l.Measured < distrust {
+	if !a.Use.Measured && now.clock-l.Measured < maxAge {
 		// The agent has just started and has no measurement yet. The offer of its predecessor is still on the Node.
 		// Withdrawing it now would mean that it must grow again for minutes.
 		room = model.TierAmounts{Mid: amount(l.Mid.Offer), Batch: amount(l.Batch.Offer)}
@@ -215,12 +215,12 @@ func (r *resource) reservation() int64 {
 // trusted returns the part of an amount that counts with a measurement of this age.
 func trusted(v int64, age time.Duration) int64 {
 	switch {
-	case age <= fresh:
+	case age <= maxFullAge:
 		return v
-	case age >= distrust:
+	case age >= maxAge:
 		return 0
 	}
-	return part(v, int64(distrust-age), int64(distrust-fresh))
+	return part(v, int64(maxAge-age), int64(maxAge-maxFullAge))
 }
 
 // wait returns the time after which the account gives less if nothing but the time changes; 0: never.
@@ -229,7 +229,7 @@ func (r *resource) wait(a *model.Account, l Ledger, now round) time.Duration {
 	case given == 0:
 		return 0
 	case !a.Use.Measured:
-		return max(l.Measured+distrust-now.clock, pace)
+		return max(l.Measured+maxAge-now.clock, pace)
 	}
-	return max(fresh-a.Use.Age, 0) + pace
+	return max(maxFullAge-a.Use.Age, 0) + pace
 }

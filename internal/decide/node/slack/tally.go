@@ -203,7 +203,7 @@ func limit(c model.Container) int64 {
 	case c.Init:
 		return 0
 	case c.LimitMilli <= 0:
-		return most
+		return maxAmount
 	}
 	return amount(c.LimitMilli)
 }
