@@ -38,8 +38,8 @@ func TestAPIProfiles(t *testing.T) {
 		"the README":   {1, "default Enforce -1000  \n"},
 		"a canary":     {5, canary("Enforce") + "default Observe -1000  \n"},
 		"the label":    {6, "node/" + fakeNode + "\n"},
-		"all nodes":    {8, canary("Enforce") + "default Enforce -1000  100\n"},
-		"the way back": {11, canary("Disabled") + "default Disabled -1000  100\n"},
+		"all nodes":    {8, canary("Enforce") + "default Enforce -1000  100%\n"},
+		"the way back": {11, canary("Disabled") + "default Disabled -1000  100%\n"},
 		"a scheduler":  {14, "deployment.apps/waterline-scheduler\n"},
 	} {
 		if len(out) <= want.at || out[want.at] != want.value {
