@@ -203,3 +203,23 @@ func TestShort(t *testing.T) {
 		t.Errorf("%d rounds were read, %d were not", len(read), bad)
 	}
 }
+
+// TestFewerColumns reads a list as an earlier version wrote it, which did not know the last number of an element: that
+// one is as it was. More numbers than are known are refused.
+func TestFewerColumns(t *testing.T) {
+	type pod struct {
+		Milli, Waits int64
+		Added        int64 // by this version
+	}
+	was, is := []pod{{1, 2, 3}, {4, 5, 6}}, []pod{{10, 2, 3}, {4, 50, 6}}
+	columns := shortRows(was, is)
+	for n := range 2 {
+		got, err := longRows(was, columns[:len(columns)-n])
+		if err != nil || !slices.Equal(got, is) {
+			t.Errorf("%d numbers are not known: %+v, %v", n, got, err)
+		}
+	}
+	if got, err := longRows(was, append(columns, column{})); err == nil {
+		t.Errorf("one number too many: %+v", got)
+	}
+}

@@ -198,6 +198,33 @@ func TestLateFall(t *testing.T) {
 	}
 }
 
+// TestFallAfterEnd has the ResourceManager hear of a second fall late. In between, containers end by themselves until
+// the others fit into the first size. These have the whole grace, although the mark has the second size already.
+func TestFallAfterEnd(t *testing.T) {
+	w, p := dipped(t, true, false)
+	p.Allowance, p.more = Size{6000, 9}, 0
+	w.run(10)
+	deaf := true
+	w.lose = func() fate {
+		if deaf {
+			return unheard
+		}
+		return arrives
+	}
+	p.Allowance = Size{1024, 1}
+	w.run(10)
+	p.jobs, p.demand = p.jobs[:5], 5
+	deaf = false
+	w.run(55) // beyond the first deadline
+	if len(p.jobs) != 5 {
+		t.Errorf("%d of 5 containers run\n%s", len(p.jobs), w.out.String())
+	}
+	w.run(20)
+	if len(p.jobs) != 1 || w.early > 0 {
+		t.Errorf("in the end, %d containers run\n%s", len(p.jobs), w.out.String())
+	}
+}
+
 // TestFallsAtRandom lets the slack of full workers go up and down, while resizes or their answers are lost and the
 // controller is killed now and then. No container ends before it had the grace since it did not fit.
 func TestFallsAtRandom(t *testing.T) {

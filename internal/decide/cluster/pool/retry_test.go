@@ -78,7 +78,8 @@ func TestDeletedPoolGoes(t *testing.T) {
 		{"it answered before", RM{Since: now.Add(-time.Hour)}, Worker{}, time.Minute, Frozen},
 		{"a while ago", RM{Since: now.Add(-time.Hour)}, Worker{Excluded: true}, farewellTimeout, Terminated},
 		{"its pod has just ended", RM{Since: now.Add(-time.Hour)}, Worker{Ended: now.Add(-time.Minute)}, time.Hour, Frozen},
-		{"its pod ended earlier", RM{Since: now.Add(-time.Hour)}, Worker{Ended: now.Add(-farewellTimeout)}, time.Hour, Terminated},
+		{"its pod ended earlier", RM{Since: now.Add(-time.Hour)}, Worker{Ended: now.Add(-farewellTimeout)},
+			time.Hour, Terminated},
 		{"a pod is left", RM{}, Worker{Pod: &Pod{Started: now.Add(-time.Hour)}}, time.Hour, Frozen},
 		{"it answers", RM{Known: true}, Worker{Excluded: true}, time.Hour, Terminated},
 	} {
