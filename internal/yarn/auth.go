@@ -55,6 +55,8 @@ type Kerberos struct {
 	Service string
 	// Dial makes the connections to KDCs; that of [net.Dialer] if nil.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Logins has the refused logins of other clients too; nil: only those of this value's clients count.
+	Logins *Logins
 }
 
 // tickets returns what gets Kerberos tickets for these values, or nil if there are none.
@@ -66,6 +68,10 @@ func (a Auth) tickets() (*tickets, error) {
 	name, realm, _ := strings.Cut(k.Principal, "@")
 	t := &tickets{
 		have: map[string]ticket{}, replied: map[string]string{}, turn: make(chan struct{}, 1), service: k.Service,
+		logins: k.Logins, caller: callerOf(k),
+	}
+	if t.logins == nil {
+		t.logins = &Logins{}
 	}
 	dial := k.Dial
 	if dial == nil {

@@ -48,6 +48,8 @@ type ClusterOptions struct {
 	Dial, DialWorker Dial
 	// Wait returns when the next request to a ResourceManager may be sent; nil: at once.
 	Wait func(context.Context) error
+	// Logins has the refused logins of other clusters too; nil: only those of this one count.
+	Logins *Logins
 }
 
 // Cluster has the clients of one cluster. They connect when they are used.
@@ -73,6 +75,9 @@ func NewCluster(o ClusterOptions) (*Cluster, error) {
 	c := &Cluster{peers: &peers{connect: o.DialWorker, addresses: map[string]string{}}}
 	c.secure = len(o.ResourceManagers) > 0 && strings.HasPrefix(o.ResourceManagers[0], "https:")
 	auth, base, err := o.Secret.identity(o.User, o.Dial)
+	if err == nil && auth.Kerberos != nil {
+		auth.Kerberos.Logins = o.Logins
+	}
 	if err == nil {
 		auth, err = auth.Shared() // the KDC gets one login for all clients
 	}

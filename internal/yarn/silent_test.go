@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // silent returns the base address of a server that accepts connections and never answers.
@@ -146,6 +148,55 @@ func TestWrongKeyIsNotTriedAgain(t *testing.T) {
 		}
 		if _, err := k.client(t).of(t.Context(), "HTTP/127.0.0.1"); err != nil {
 			t.Errorf("another keytab: %v", err)
+		}
+	})
+}
+
+// TestWrongKeyOfSeveralClusters has the same wrong key in the Secrets of six clusters, whose clients are also made anew
+// again and again, as after edits. The KDC gets one login an hour. Another key counts at once.
+func TestWrongKeyOfSeveralClusters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKDC(t)
+		var logins Logins
+		requests := 0
+		wrong, right := kerberos(t, "waterline", "guessed"), kerberos(t, "waterline", "secret of waterline")
+		wrong.Logins, right.Logins = &logins, &logins
+		ask := func(who *Kerberos) error {
+			c := k.tickets(t, who)
+			c.send = func(_ context.Context, _ string, request []byte) ([]byte, error) {
+				time.Sleep(100 * time.Millisecond)
+				requests++
+				return k.reply(request)
+			}
+			_, err := c.of(t.Context(), "HTTP/127.0.0.1")
+			return err
+		}
+		for range 90 { // minutes
+			var clusters errgroup.Group
+			for range 6 {
+				clusters.Go(func() error {
+					var failed *KerberosError
+					if err := ask(wrong); !errors.As(err, &failed) {
+						t.Errorf("a wrong key: %v", err)
+					}
+					return nil
+				})
+			}
+			_ = clusters.Wait()
+			time.Sleep(time.Minute)
+		}
+		if requests != 4 { // a login has two
+			t.Errorf("%d requests to the KDC, want 4", requests)
+		}
+		if err := ask(right); err != nil {
+			t.Errorf("the right key: %v", err)
+		}
+		if len(logins.all) != 1 {
+			t.Errorf("%d callers are remembered, want the refused one", len(logins.all))
+		}
+		time.Sleep(time.Hour)
+		if err := ask(right); err != nil || len(logins.all) != 0 {
+			t.Errorf("%d callers are remembered after their time: %v", len(logins.all), err)
 		}
 	})
 }

@@ -80,28 +80,6 @@ func loginFailed(err error) bool {
 	return errors.As(err, &failed) && failed.Service == ""
 }
 
-// The times from a login that the KDC refused to the next one. A KDC locks a principal after some logins with a wrong
-// key, often five within half an hour. One that knows no such principal, or has locked it, does not count.
-const (
-	afterWrongKey = time.Hour
-	afterRefusal  = time.Minute
-)
-
-// patience returns how long to wait after an error of a login: 0 if the KDC did not refuse it. The next login has the
-// same key, because a new keytab makes new tickets; but an administrator may also correct the KDC.
-func patience(err error) time.Duration {
-	var refused messages.KRBError
-	var undone krberror.Krberror
-	switch {
-	case errors.As(err, &refused) && refused.ErrorCode == errorcode.KDC_ERR_PREAUTH_FAILED,
-		errors.As(err, &undone) && undone.RootCause == krberror.DecryptingError:
-		return afterWrongKey
-	case errors.As(err, &refused):
-		return afterRefusal
-	}
-	return 0
-}
-
 // skewError says that this machine's clock is wrong, or the KDC's.
 type skewError struct {
 	by time.Duration
@@ -148,8 +126,8 @@ type tickets struct {
 	granting ticket            // gets the others
 	have     map[string]ticket // by service and realm
 	replied  map[string]string // the KDC that replied last, by realm
-	refusal  *KerberosError    // of the last login; nil: it was not refused
-	until    time.Time         // there is no other login before, see [patience]
+	logins   *Logins
+	caller   caller // that logs in
 }
 
 // of returns a ticket for a service, such as HTTP/rm1.example, which may be followed by its realm. The error is a
@@ -187,18 +165,17 @@ func (t *tickets) of(ctx context.Context, service string) (ticket, error) {
 		}
 		t.granting = ticket{}
 	}
-	if t.refusal != nil && now.Before(t.until) {
-		return ticket{}, t.refusal
-	}
-	granting, err := t.login(ctx)
-	if err != nil {
-		refusal := &KerberosError{Principal: t.principal, Err: err}
-		if t.refusal = nil; patience(err) > 0 {
-			t.refusal, t.until = refusal, now.Add(patience(err))
+	granting, err := t.logins.try(ctx, t.caller, func() (ticket, error) {
+		granting, err := t.login(ctx)
+		if err != nil {
+			err = &KerberosError{Principal: t.principal, Err: err}
 		}
-		return ticket{}, refusal
+		return granting, err
+	})
+	if err != nil {
+		return ticket{}, err
 	}
-	t.granting, t.refusal = granting, nil
+	t.granting = granting
 	got, err := t.grant(ctx, granting, principal, realm)
 	if err != nil {
 		return ticket{}, &KerberosError{Principal: t.principal, Service: full, Err: err}

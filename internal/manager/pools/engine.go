@@ -27,9 +27,13 @@ func endpoint(spec *v1alpha1.YARNSpec, secret map[string][]byte) yarn.Endpoint {
 }
 
 // newCluster makes the clients of a cluster. reason names the cause of an error.
-func newCluster(e yarn.Endpoint, secretName string, d *dial.Dialer) (c *yarn.Cluster, reason string, err error) {
+func newCluster(
+	e yarn.Endpoint, secretName string, d *dial.Dialer, l *yarn.Logins,
+) (c *yarn.Cluster, reason string, err error) {
 	limit := flowcontrol.NewTokenBucketRateLimiter(perSecond, burst)
-	c, err = yarn.NewCluster(yarn.ClusterOptions{Endpoint: e, Dial: d.Dial, DialWorker: d.DialWorker, Wait: limit.Wait})
+	c, err = yarn.NewCluster(yarn.ClusterOptions{
+		Endpoint: e, Dial: d.Dial, DialWorker: d.DialWorker, Wait: limit.Wait, Logins: l,
+	})
 	var bad *yarn.SecretError
 	switch {
 	case errors.As(err, &bad):
@@ -57,7 +61,7 @@ func (r *round) connect(ctx context.Context) bool {
 	if before != nil && reflect.DeepEqual(e, k.endpoint) {
 		return true
 	}
-	c, reason, err := newCluster(e, v1alpha1.NameOf(r.p.Spec.YARN.AuthSecret), d)
+	c, reason, err := newCluster(e, v1alpha1.NameOf(r.p.Spec.YARN.AuthSecret), d, &k.c.logins)
 	if err != nil {
 		k.secretRead = time.Time{} // it may be corrected now
 		r.t.add(v1alpha1.ConditionRMUnreachable, reason, err)

@@ -29,7 +29,7 @@ func keytabOf(t *testing.T, name string) string {
 
 // clusterOf makes the clients of a pool's cluster.
 func clusterOf(spec *v1alpha1.YARNSpec, secret map[string][]byte, d *dial.Dialer) (*yarn.Cluster, string, error) {
-	return newCluster(endpoint(spec, secret), v1alpha1.NameOf(spec.AuthSecret), d)
+	return newCluster(endpoint(spec, secret), v1alpha1.NameOf(spec.AuthSecret), d, nil)
 }
 
 // TestSecret checks that each mistake in a Secret is named, with the fix.

@@ -21,6 +21,7 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/decide/cluster/reach"
 	"github.com/waterline-io/waterline/internal/manager/cache"
+	"github.com/waterline-io/waterline/internal/yarn"
 )
 
 const (
@@ -72,6 +73,7 @@ type Controller struct {
 	queues   chan struct{} // has room for the one pool that reads the queues of its ResourceManager
 
 	mu      sync.Mutex
+	logins   yarn.Logins   // that KDCs refused to any pool
 	keepers map[string]*keeper // by namespace/name of the pool
 	wake    chan struct{}      // a pool came or went
 }
