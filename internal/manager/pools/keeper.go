@@ -147,9 +147,7 @@ func (k *keeper) round(ctx context.Context) bool {
 		t.add(v1alpha1.ConditionReady, "Invalid", err)
 	}
 	if used == nil {
-		if p.DeletionTimestamp != nil { // nobody can correct it any more
-			t.add(v1alpha1.ConditionStepsFailed, "FinalizerFailed", k.abandon(ctx, p))
-		}
+		k.endUnread(ctx, now, p, &t)
 		k.report(ctx, now, p, nil, &t)
 		return true
 	}
@@ -195,8 +193,18 @@ func (k *keeper) usable(p *v1alpha1.WorkerPool) (*v1alpha1.WorkerPool, kube.Work
 	return nil, read, err
 }
 
-// abandon ends a deleted pool whose spec cannot be read: its pods have the time that they were made with, in which
-// their hooks let containers end.
+// endUnread ends what has to end of a pool whose spec cannot be read: everything, if it is deleted and nobody can
+// correct it any more, and otherwise the workers whose end has come.
+func (k *keeper) endUnread(ctx context.Context, now time.Time, p *v1alpha1.WorkerPool, t *trouble) {
+	if p.DeletionTimestamp != nil {
+		t.add(v1alpha1.ConditionStepsFailed, "FinalizerFailed", k.abandon(ctx, p))
+		return
+	}
+	_, err := k.endPods(ctx, p, func(pod *podRow) bool { return pod.marks.Over(now) })
+	t.add(v1alpha1.ConditionStepsFailed, "StepFailed", err)
+}
+
+// abandon ends a deleted pool whose spec cannot be read: its pods are told to end, and when none is left, it goes.
 func (k *keeper) abandon(ctx context.Context, p *v1alpha1.WorkerPool) error {
 	var pods []podRow
 	k.c.pods[k.namespace].Each(func(_ string, pod podRow) {
@@ -204,16 +212,24 @@ func (k *keeper) abandon(ctx context.Context, p *v1alpha1.WorkerPool) error {
 			pods = append(pods, pod)
 		}
 	})
-	if len(pods) == 0 {
+	left, err := k.endPods(ctx, p, func(*podRow) bool { return true })
+	if left == 0 {
 		return k.release(ctx, p)
 	}
+	return err
+}
+
+// endPods deletes pods of a pool whose spec cannot be read, which has no ResourceManager to tell. They have the time
+// that they were made with, in which their hooks let containers end, until their worker's end. It returns how many pods
+// the pool has.
+func (k *keeper) endPods(ctx context.Context, p *v1alpha1.WorkerPool, which func(*podRow) bool) (has int, err error) {
 	var errs []error
 	for i := range pods {
-		if !pods[i].deleting {
+		if !pods[i].deleting && which(&pods[i]) {
 			errs = append(errs, k.deletePod(ctx, &pods[i], ownGrace))
 		}
 	}
-	return errors.Join(errs...)
+	return len(pods), errors.Join(errs...)
 }
 
 // finalize keeps the pool until its workers are gone. It returns true if there is nothing more to do.

@@ -1,8 +1,10 @@
 package pools
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -10,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/manager/pools/olap"
 )
 
@@ -93,5 +96,51 @@ func TestAbandon(t *testing.T) {
 	}
 	if err := r.k.abandon(t.Context(), p); err != nil || len(f.changes) != 1 {
 		t.Errorf("without pods: %v, the changes are %s", err, f.changes)
+	}
+}
+
+// TestEndWithoutSpec has a pool whose spec and last valid spec cannot be read. Pods of workers whose end has come are
+// told to end with the time that they were made with, also those of one size. The others stay.
+func TestEndWithoutSpec(t *testing.T) {
+	r, f := apiRound(t, nil)
+	k, p := r.k, r.p
+	p.UID, p.Finalizers = "pool", []string{v1alpha1.FinalizerPool}
+	p.Spec.Size.Ceiling = &v1alpha1.ResourceSpec{CPU: resource.MustParse("1m"), Memory: resource.MustParse("1")}
+	add := func(name, worker, marks string) {
+		yes := true
+		o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: p.Namespace, Name: name, UID: types.UID(name),
+			Annotations:     map[string]string{v1alpha1.AnnotationPoolMarks: marks},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "WorkerPool", UID: p.UID, Controller: &yes}},
+		}}
+		o.Spec.Containers = []corev1.Container{{Name: worker}}
+		if err := k.c.pods[p.Namespace].Add(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end := func(after time.Duration) string {
+		return encode(pool.Marks{Registered: true, End: time.Now().Add(after)})
+	}
+	add("over", "other", end(-time.Second))
+	add("over-of-one-size", v1alpha1.WorkerContainer, end(-time.Second))
+	add("later", "other", end(time.Hour))
+	add("without-end", "other", "{}")
+	used, _, err := k.usable(p)
+	if used != nil || err == nil {
+		t.Fatalf("the spec can be used: %v", err)
+	}
+	var problems trouble
+	k.endUnread(t.Context(), time.Now(), p, &problems)
+	var deleted []string
+	for change, body := range f.changes {
+		if strings.Contains(body, "gracePeriodSeconds") {
+			t.Errorf("%s: %s", change, body)
+		}
+		deleted = append(deleted, change)
+	}
+	slices.Sort(deleted)
+	path := "DELETE /namespaces/" + p.Namespace + "/pods/"
+	if want := []string{path + "over force=", path + "over-of-one-size force="}; !slices.Equal(deleted, want) {
+		t.Errorf("the changes are %q, want %q; %v", deleted, want, problems.all)
 	}
 }

@@ -199,7 +199,7 @@ func (r *round) next() Step {
 	if w.Wanted || !w.End.IsZero() { // otherwise its window is over, or gone from the settings
 		r.marks.End = w.End
 	}
-	over := !r.marks.End.IsZero() && !r.in.Now.Before(r.marks.End)
+	over := r.marks.Over(r.in.Now)
 	switch {
 	case w.Pod == nil && !r.in.RM.Known && r.forsaken():
 		return Step{Phase: Terminated, Verb: Wait, Why: ResourceManagerUnreachable}

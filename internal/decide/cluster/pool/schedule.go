@@ -43,3 +43,6 @@ func Allowance(floor, rest Size, workers int) Size {
 		VCores:    floor.VCores + max(rest.VCores, 0)/n,
 	}
 }
+
+// Over reports whether the last known end of a worker has come. It must have stopped, whatever is known besides.
+func (m *Marks) Over(now time.Time) bool { return !m.End.IsZero() && !now.Before(m.End) }
