@@ -84,7 +84,7 @@ func manyWorkers(t *testing.T, count, probes int, over time.Duration) map[string
 		y.offer(t, name, "many", cpuMemory(9, 19))
 	}
 	y.kubelet(false, l.names()...) // their Leases are renewed in etcd
-	manager := y.manager("--pools="+poolNamespace, "--lost-after", "1m", "--fresh-within", "25s")
+	manager := y.manager("--pools="+poolNamespace, "--lost-after", "1m", "--fresh-within", "25s", "--sweep-period", "3m")
 	l.wait("the manager knows all agents", func() bool {
 		return strings.Contains(y.metrics(), fmt.Sprintf("waterline_nodes{state=\"agent\"} %d\n", count))
 	})
