@@ -36,11 +36,8 @@ func (r *round) act(ctx context.Context) {
 	}
 	r.tally = pool.Count(&r.in, steps)
 	r.rest()
-	r.each(func(pl *place) {
-		if pl.step.Verb != pool.Resize { // those are marked just before
-			pl.err = r.mark(ctx, pl)
-		}
-	})
+	changed, busy, idle := r.toMark()
+	inParallel(changed, func(pl *place) { pl.err = r.mark(ctx, pl) })
 	r.all(pool.DeletePod, func(pl *place) { pl.err = r.deletePod(ctx, pl, pl.step.Within) })
 	telling, cancel := context.WithTimeout(ctx, tellWithin)
 	r.label(telling)
@@ -49,6 +46,7 @@ func (r *round) act(ctx context.Context) {
 	r.resize(ctx)
 	r.template() // once, because pods are made in parallel
 	r.all(pool.CreatePod, func(pl *place) { pl.err = r.createPod(ctx, pl) })
+	r.markIdle(ctx, append(busy, idle...))
 	unsold := false
 	for i := range r.places {
 		pl := &r.places[i]
@@ -98,21 +96,76 @@ func inParallel(places []*place, f func(pl *place)) {
 // does reports whether the step of a place has a verb, and did not fail yet.
 func (pl *place) does(verb pool.Verb) bool { return pl.step.Verb == verb && pl.err == nil }
 
-// mark writes the marks of a worker's pod, what it holds and what it may use, before its step is carried out.
-func (r *round) mark(ctx context.Context, pl *place) error {
-	s := &pl.step
+// markIdle marks pods whose workers only began to run something, or run nothing any more, in the time of the pause
+// after the round. When thousands do that at once, as at the end of a large job, nothing that has to shrink waits for
+// it: the others are marked in later rounds.
+func (r *round) markIdle(ctx context.Context, places []*place) {
+	began, most := time.Now(), pauseOf(len(r.places))
+	inParallel(places, func(pl *place) {
+		if pl.err == nil && time.Since(began) < most {
+			pl.err = r.mark(ctx, pl)
+		}
+	})
+	r.k.paused = time.Since(began)
+}
+
+// toMark returns the workers whose pods are to be marked, without those that are resized, which is marked just before:
+// those with another mark, and those that only began to run something, or run nothing any more.
+func (r *round) toMark() (changed, busy, idle []*place) {
+	for i := range r.places {
+		pl := &r.places[i]
+		if pl.step.Verb == pool.Resize {
+			continue
+		}
+		m := r.marks(pl)
+		switch {
+		case m == nil:
+		case *m != podMarks{pl.pod.marks, pl.pod.held, pl.pod.allowance, m.idle}:
+			changed = append(changed, pl)
+		case m.idle:
+			idle = append(idle, pl)
+		default:
+			busy = append(busy, pl)
+		}
+	}
+	return changed, busy, idle
+}
+
+// podMarks is what is written on a worker's pod.
+type podMarks struct {
+	marks     pool.Marks
+	held      int64  // bytes of memory beyond what slack allows
+	allowance string // what it may use
+	idle      bool   // it runs nothing
+}
+
+// marks returns what a worker's pod is to have before its step is carried out; nil: it has that.
+func (r *round) marks(pl *place) *podMarks {
 	if pl.worker.Pod == nil {
 		return nil
 	}
-	marks, held := encode(s.Marks), s.Held<<20
+	p := pl.pod
+	want, has := podMarks{pl.step.Marks, pl.step.Held << 20, r.allowance(pl), pl.idle},
+		podMarks{p.marks, p.held, p.allowance, p.idle}
 	if !r.state.Known {
-		held = pl.pod.held
+		want.held = has.held
 	}
-	allowance := r.allowance(pl)
-	if marks == encode(pl.pod.marks) && held == pl.pod.held && allowance == pl.pod.allowance && pl.idle == pl.pod.idle {
+	if want.marks != has.marks && encode(want.marks) == encode(has.marks) { // rarely: that takes time
+		want.marks = has.marks
+	}
+	if want == has {
 		return nil
 	}
-	return r.k.markPod(ctx, pl.pod, marks, held, allowance, pl.idle)
+	return &want
+}
+
+// mark writes the marks of a worker's pod before its step is carried out.
+func (r *round) mark(ctx context.Context, pl *place) error {
+	m := r.marks(pl)
+	if m == nil {
+		return nil
+	}
+	return r.k.markPod(ctx, pl.pod, encode(m.marks), m.held, m.allowance, m.idle)
 }
 
 // idleAfter is how long a worker must have run nothing to count as idle.

@@ -114,10 +114,10 @@ func (c *crewRound) drainer(ctx context.Context) drain.Drainer {
 // observe builds the input of the decision.
 func (c *crewRound) observe(ctx context.Context, drainer drain.Drainer) {
 	c.list()
-	before, tight := rows(c.k.status), c.k.c.tight(c.nodes)
+	tight := c.k.c.tight(c.nodes)
+	c.recall()
 	for i := range c.places {
 		pl := &c.places[i]
-		pl.row = before[pl.worker.Name]
 		c.fill(pl, nil)
 	}
 	c.in = crew.Input{Now: c.now, Known: drainer != nil}

@@ -13,7 +13,6 @@ import (
 
 // summarize writes the workers into a status. It returns whether none has anything left.
 func (c *crewRound) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
-	before := rows(s)
 	s.Next, s.Containers, s.Workers, s.Used, s.ResourceManager = c.next(), 0, nil, v1alpha1.YARNResources{}, nil
 	tally := c.tally
 	s.Wanted, s.Active, s.Leaving = int32(tally.Wanted), int32(tally.Active), int32(tally.Leaving)
@@ -26,7 +25,7 @@ func (c *crewRound) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
 		step := &pl.crew.step
 		idle := pl.pod == nil && step.Phase == crew.Stopped
 		gone = gone && idle
-		row := c.row(pl, before[step.Worker])
+		row := c.row(pl, &pl.row)
 		if idle && (pl.index < 0 || row.Ended == nil) {
 			continue // it is not the pool's any more, or never ran
 		}
@@ -40,7 +39,7 @@ func (c *crewRound) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
 }
 
 // row returns the status of one worker.
-func (c *crewRound) row(pl *place, was v1alpha1.WorkerStatus) v1alpha1.WorkerStatus {
+func (c *crewRound) row(pl *place, was *v1alpha1.WorkerStatus) v1alpha1.WorkerStatus {
 	step := &pl.crew.step
 	row := v1alpha1.WorkerStatus{
 		Name: step.Worker, Node: pl.node, Phase: v1alpha1.WorkerPhase(step.Phase), Reason: string(step.Why),

@@ -53,6 +53,8 @@ type keeper struct {
 	logged     map[string]string       // by message: the error in the log
 	watched    map[string]pool.History // by node: what it had for workers
 	workers    int                     // of the round before
+	eager      bool                    // workers grow without waiting for a window
+	paused     time.Duration           // of the pause after the last round, in which pods were marked
 	demand     demand                  // of applications
 	gone       []guardlog.Gone         // pods of workers whose guards' words are not written down yet
 	goneAfter  time.Time               // when that may be tried
@@ -84,12 +86,15 @@ func (k *keeper) run(ctx context.Context) {
 		if !k.round(ctx) {
 			return
 		}
-		pause := pauseOf(k.workers)
-		sleep(ctx, pause)
+		pause, interval := pauseOf(k.workers), roundInterval
+		if k.eager {
+			interval = eagerInterval
+		}
+		sleep(ctx, pause-k.paused)
 		select {
 		case <-ctx.Done():
 		case <-k.wake:
-		case <-time.After(roundInterval - pause):
+		case <-time.After(interval - pause): // at once, if the pause is longer
 		}
 	}
 }
@@ -124,6 +129,7 @@ func (k *keeper) round(ctx context.Context) bool {
 		return false
 	}
 	now := time.Now()
+	k.paused = 0
 	nodes, fresh := k.c.o.Nodes()
 	if !fresh || !k.c.fresh(k.namespace, now) {
 		if p.DeletionTimestamp != nil {
@@ -167,7 +173,7 @@ func (k *keeper) round(ctx context.Context) bool {
 		r.prepare(ctx)
 	}
 	r.observe(ctx)
-	k.workers = len(r.places)
+	k.workers, k.eager = len(r.places), read.Window < eagerInterval
 	r.act(ctx)
 	k.report(ctx, now, p, r, &t)
 	k.writeGone(ctx, now, p)
@@ -206,12 +212,6 @@ func (k *keeper) endUnread(ctx context.Context, now time.Time, p *v1alpha1.Worke
 
 // abandon ends a deleted pool whose spec cannot be read: its pods are told to end, and when none is left, it goes.
 func (k *keeper) abandon(ctx context.Context, p *v1alpha1.WorkerPool) error {
-	var pods []podRow
-	k.c.pods[k.namespace].Each(func(_ string, pod podRow) {
-		if pod.owner == p.UID {
-			pods = append(pods, pod)
-		}
-	})
 	left, err := k.endPods(ctx, p, func(*podRow) bool { return true })
 	if left == 0 {
 		return k.release(ctx, p)
@@ -223,6 +223,12 @@ func (k *keeper) abandon(ctx context.Context, p *v1alpha1.WorkerPool) error {
 // that they were made with, in which their hooks let containers end, until their worker's end. It returns how many pods
 // the pool has.
 func (k *keeper) endPods(ctx context.Context, p *v1alpha1.WorkerPool, which func(*podRow) bool) (has int, err error) {
+	var pods []podRow
+	k.c.pods[k.namespace].Each(func(_ string, pod podRow) {
+		if pod.owner == p.UID {
+			pods = append(pods, pod)
+		}
+	})
 	var errs []error
 	for i := range pods {
 		if !pods[i].deleting && which(&pods[i]) {
@@ -257,6 +263,7 @@ type round struct {
 
 	state   observeyarn.State
 	places  []place
+	before  map[string]*v1alpha1.WorkerStatus // by worker, as the round before left them
 	in      pool.Input
 	tally   pool.Tally
 	opening pool.Opening
@@ -323,10 +330,10 @@ func (p problem) message() string {
 }
 
 // rows returns the workers of the status by name.
-func rows(s *v1alpha1.WorkerPoolStatus) map[string]v1alpha1.WorkerStatus {
-	all := make(map[string]v1alpha1.WorkerStatus, len(s.Workers))
-	for _, w := range s.Workers {
-		all[w.Name] = w
+func rows(s *v1alpha1.WorkerPoolStatus) map[string]*v1alpha1.WorkerStatus {
+	all := make(map[string]*v1alpha1.WorkerStatus, len(s.Workers))
+	for i := range s.Workers {
+		all[s.Workers[i].Name] = &s.Workers[i]
 	}
 	return all
 }

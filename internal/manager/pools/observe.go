@@ -85,11 +85,9 @@ func (r *round) observe(ctx context.Context) {
 	r.list()
 	r.watch()
 	on := k.c.workersOn()
-	before := rows(k.status)
+	r.recall()
 	for i := range r.places {
-		pl := &r.places[i]
-		pl.row = before[pl.worker.Name]
-		r.fill(pl, on)
+		r.fill(&r.places[i], on)
 	}
 	r.ask(ctx)
 	// A worker whose numbers are not true yet is left alone, but not for long: it may have to stop.
@@ -243,6 +241,16 @@ func (r *round) list() {
 		// Without a pod, its host may still be in the exclude file.
 		if !listed[w.Name] && (pool.Phase(w.Phase) != pool.Terminated || r.state.Excluded[r.host(w.Name, w.Node)]) {
 			add(w.Name, w.Node, -1)
+		}
+	}
+}
+
+// recall says of each worker what the round before left.
+func (r *round) recall() {
+	r.before = rows(r.k.status)
+	for i := range r.places {
+		if row := r.before[r.places[i].worker.Name]; row != nil {
+			r.places[i].row = *row
 		}
 	}
 }

@@ -30,6 +30,9 @@ const (
 	// roundInterval is the time between two rounds of a pool, at most. NodeManagers report once a second, so a shorter
 	// time would show the same.
 	roundInterval = 2 * time.Second
+	// eagerInterval is the same for a pool without a window (size.follow.window: 0s), whose workers grow at once. What
+	// rises wakes nobody.
+	eagerInterval = time.Second
 	// roundPause is the least time between two rounds. Changes meanwhile are one.
 	roundPause = 500 * time.Millisecond
 	// pausePerWorker is the same for each worker, up to roundInterval: a round lists all of them, which costs the manager
@@ -70,10 +73,10 @@ type Controller struct {
 	pods     map[string]*cache.Table[podRow]
 	excludes actyarn.Files
 	gone     gonePods
+	logins   yarn.Logins   // that KDCs refused to any pool
 	queues   chan struct{} // has room for the one pool that reads the queues of its ResourceManager
 
 	mu      sync.Mutex
-	logins   yarn.Logins   // that KDCs refused to any pool
 	keepers map[string]*keeper // by namespace/name of the pool
 	wake    chan struct{}      // a pool came or went
 }

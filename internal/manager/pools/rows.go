@@ -30,18 +30,22 @@ const (
 // shownOf returns what the status of a pool shows of a status with all workers: all of them if they are few, and
 // otherwise those that need attention most. The reports of the pool have them all.
 func shownOf(s *v1alpha1.WorkerPoolStatus) *v1alpha1.WorkerPoolStatus {
-	c := s.DeepCopy()
+	c := *s
 	if c.Reports = 0; len(c.Workers) <= shownWorkers {
-		return c
+		return &c
 	}
-	c.Reports = int32(len(c.Workers)/reportWorkers + 1)
-	c.Workers = slices.DeleteFunc(c.Workers, func(w v1alpha1.WorkerStatus) bool { return attention(&w) == 0 })
+	c.Reports, c.Workers = int32(len(s.Workers)/reportWorkers+1), nil
+	for i := range s.Workers {
+		if w := &s.Workers[i]; attention(w) > 0 {
+			c.Workers = append(c.Workers, *w)
+		}
+	}
 	slices.SortFunc(c.Workers, func(a, b v1alpha1.WorkerStatus) int {
 		return cmp.Or(attention(&b)-attention(&a), a.Since.Compare(b.Since.Time), strings.Compare(a.Name, b.Name))
 	})
 	c.Workers = c.Workers[:min(len(c.Workers), shownWorkers)]
 	slices.SortFunc(c.Workers, func(a, b v1alpha1.WorkerStatus) int { return strings.Compare(a.Name, b.Name) })
-	return c
+	return &c
 }
 
 // attention says how much a person should look at a worker: 0 for one that does what it is to do.

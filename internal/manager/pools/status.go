@@ -36,7 +36,8 @@ const (
 // report writes what came out of a round into the status of the pool, and removes the finalizer of a pool whose workers
 // are gone.
 func (k *keeper) report(ctx context.Context, now time.Time, p *v1alpha1.WorkerPool, r *round, t *trouble) {
-	next := *k.status.DeepCopy()
+	next := *k.status // with its own conditions; nothing changes what else it points to
+	next.Conditions = slices.Clone(next.Conditions)
 	next.ObservedGeneration = p.Generation
 	gone := false
 	t.add(v1alpha1.ConditionStepsFailed, "ApplyFailed", k.unreported)
@@ -67,12 +68,10 @@ func (k *keeper) report(ctx context.Context, now time.Time, p *v1alpha1.WorkerPo
 	k.status = &next
 	shown := shownOf(&next)
 	next.Reports = shown.Reports
-	same := func(without func(s *v1alpha1.WorkerPoolStatus) *v1alpha1.WorkerPoolStatus) bool {
-		return equality.Semantic.DeepEqual(without(&next), without(k.saved))
-	}
 	since := now.Sub(k.written)
-	if equality.Semantic.DeepEqual(&next, k.saved) && shows(&p.Status, shown) ||
-		since < numbersEvery && same(withoutNumbers) || since < phasesEvery && same(withoutPhases) {
+	if same(&next, k.saved, withoutNothing) && shows(&p.Status, shown) ||
+		since < numbersEvery && same(&next, k.saved, withoutNumbers) ||
+		since < phasesEvery && same(&next, k.saved, withoutPhases) {
 		return
 	}
 	// The reports first: a status without them is one of a manager that was killed between the two. One that cannot be
@@ -83,7 +82,8 @@ func (k *keeper) report(ctx context.Context, now time.Time, p *v1alpha1.WorkerPo
 		return
 	}
 	if k.written = now; k.unreported == nil {
-		k.saved = next.DeepCopy()
+		saved := next
+		k.saved = &saved
 	}
 }
 
@@ -107,28 +107,64 @@ func specText(s *v1alpha1.WorkerPoolSpec) string {
 	return string(text)
 }
 
-// withoutNumbers returns a status without what changes all the time.
-func withoutNumbers(s *v1alpha1.WorkerPoolStatus) *v1alpha1.WorkerPoolStatus {
-	c := s.DeepCopy()
-	c.Used, c.Total, c.Containers, c.Next = v1alpha1.YARNResources{}, v1alpha1.YARNResources{}, 0, nil
-	for i := range c.Workers {
-		c.Workers[i].Total, c.Workers[i].Containers = nil, 0
-	}
-	return c
+// without takes from a status, and from each of its workers, what does not count in a comparison.
+type without struct {
+	status func(s *v1alpha1.WorkerPoolStatus)
+	worker func(w *v1alpha1.WorkerStatus)
 }
 
-// withoutPhases returns the part of a status that the next replica has to know: pods that are there, the ends and the
-// failed attempts of earlier ones, and since when the ResourceManager is active; and the conditions.
-func withoutPhases(s *v1alpha1.WorkerPoolStatus) *v1alpha1.WorkerPoolStatus {
-	c := withoutNumbers(s)
-	c.Active, c.Leaving, c.Wanted, c.Replicas = 0, 0, 0, 0
-	for i, w := range c.Workers {
-		c.Workers[i] = v1alpha1.WorkerStatus{Name: w.Name, Node: w.Node, Pod: w.Pod, Ended: w.Ended, Attempts: w.Attempts}
+var (
+	withoutNothing = without{func(*v1alpha1.WorkerPoolStatus) {}, func(*v1alpha1.WorkerStatus) {}}
+	// withoutNumbers leaves out what changes all the time.
+	withoutNumbers = without{
+		func(s *v1alpha1.WorkerPoolStatus) {
+			s.Used, s.Total, s.Containers, s.Next = v1alpha1.YARNResources{}, v1alpha1.YARNResources{}, 0, nil
+		},
+		func(w *v1alpha1.WorkerStatus) { w.Total, w.Containers = nil, 0 },
 	}
-	for i := range c.Conditions {
-		c.Conditions[i].Message = "" // of Ready: how many are active
+	// withoutPhases leaves the part of a status that the next replica has to know: pods that are there, the ends and the
+	// failed attempts of earlier ones, and since when the ResourceManager is active; and the conditions.
+	withoutPhases = without{
+		func(s *v1alpha1.WorkerPoolStatus) {
+			withoutNumbers.status(s)
+			s.Active, s.Leaving, s.Wanted, s.Replicas = 0, 0, 0, 0
+			for i := range s.Conditions {
+				s.Conditions[i].Message = "" // of Ready: how many are active
+			}
+		},
+		func(w *v1alpha1.WorkerStatus) {
+			*w = v1alpha1.WorkerStatus{Name: w.Name, Node: w.Node, Pod: w.Pod, Ended: w.Ended, Attempts: w.Attempts}
+		},
 	}
-	return c
+)
+
+// same reports whether two statuses are equal without some things. It is called in each round, with thousands of
+// workers, so it copies none of them.
+func same(a, b *v1alpha1.WorkerPoolStatus, w without) bool {
+	if !slices.EqualFunc(a.Workers, b.Workers, func(x, y v1alpha1.WorkerStatus) bool {
+		w.worker(&x)
+		w.worker(&y)
+		return sameWorker(x, y)
+	}) {
+		return false
+	}
+	x, y := *a, *b
+	for _, s := range []*v1alpha1.WorkerPoolStatus{&x, &y} {
+		s.Workers, s.Conditions = nil, slices.Clone(s.Conditions)
+		w.status(s)
+	}
+	return equality.Semantic.DeepEqual(&x, &y)
+}
+
+// sameWorker reports whether the states of two workers are equal.
+func sameWorker(a, b v1alpha1.WorkerStatus) bool {
+	if !a.Since.Equal(&b.Since) || !a.Until.Equal(b.Until) || !a.Ended.Equal(b.Ended) ||
+		(a.Total == nil) != (b.Total == nil) ||
+		a.Total != nil && (a.Total.VCores != b.Total.VCores || !a.Total.Memory.Equal(b.Total.Memory)) {
+		return false
+	}
+	b.Since, b.Until, b.Ended, b.Total = a.Since, a.Until, a.Ended, a.Total
+	return a == b
 }
 
 // summarize writes the workers into a status. It returns whether none has anything left.
@@ -136,7 +172,6 @@ func (r *round) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
 	if r.crew != nil {
 		return r.crew.summarize(s)
 	}
-	before := rows(s)
 	s.Next = r.next()
 	s.Containers, s.Workers = 0, nil
 	tally := r.tally
@@ -146,7 +181,7 @@ func (r *round) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
 	for i := range r.places {
 		pl := &r.places[i]
 		decided[pl.worker.Name] = true
-		row := r.row(pl, before[pl.worker.Name])
+		row := r.row(pl, &pl.row)
 		if m, _ := pl.worker.Manager(); m != nil {
 			total, used = total.Plus(m.Total), used.Plus(m.Used)
 			row.Total, row.Containers = amountOf(m.Total), int32(m.Containers)
@@ -163,11 +198,12 @@ func (r *round) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
 		}
 		s.Workers = append(s.Workers, row)
 	}
-	for name, row := range before { // of workers that were left alone in this round
-		if decided[name] || !r.unsettled[name] {
+	for name := range r.unsettled { // workers that were left alone in this round
+		row, known := r.before[name]
+		if decided[name] || !known || !r.unsettled[name] {
 			continue
 		}
-		s.Workers, gone = append(s.Workers, row), false
+		s.Workers, gone = append(s.Workers, *row), false
 		tally.Left(pool.Phase(row.Phase))
 		if s.Containers += row.Containers; row.Total != nil {
 			total = total.Plus(pool.Size{MemoryMiB: yarn.MiB(row.Total.Memory.Value()), VCores: row.Total.VCores})
@@ -197,7 +233,7 @@ func amountOf(s pool.Size) *v1alpha1.YARNResources {
 }
 
 // row returns the status of one worker.
-func (r *round) row(pl *place, was v1alpha1.WorkerStatus) v1alpha1.WorkerStatus {
+func (r *round) row(pl *place, was *v1alpha1.WorkerStatus) v1alpha1.WorkerStatus {
 	step := &pl.step
 	row := v1alpha1.WorkerStatus{
 		Name: step.Worker, Node: pl.node, Phase: v1alpha1.WorkerPhase(step.Phase), Reason: string(step.Why),
