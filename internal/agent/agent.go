@@ -110,6 +110,7 @@ type Agent struct {
 	store     *store.Store
 	recorder  metrics.Recorder
 	nextAudit time.Time
+	changed   bool // an input that is not the kernel's changed since the last round
 	lastRound time.Time
 }
 

@@ -35,7 +35,7 @@ func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-m.Changed():
+		case <-m.Wake():
 		case err := <-m.Unwatched():
 			m.Poll(err)
 			a.nextAudit = time.Time{}
@@ -44,7 +44,7 @@ func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
 		case <-a.started.wake:
 			a.takeStarts()
 		case k := <-kubelets:
-			m.News = m.News || k != a.kubelet
+			a.changed = a.changed || k != a.kubelet
 			a.kubelet = k
 		case r := <-m.Reclaimed():
 			m.TakeReclaimed(r)
@@ -57,7 +57,7 @@ func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
 				continue
 			}
 		case <-a.writer.Ended():
-			m.News = true
+			a.changed = true
 		case <-timer.C:
 			podsChanged = a.updatePolicy(time.Now())
 		}
@@ -107,7 +107,7 @@ func (a *Agent) untilNext() time.Duration {
 			next = min(next, time.Until(at))
 		}
 	}
-	if a.kernel.News && a.kernel.Found() {
+	if (a.changed || a.kernel.Changed()) && a.kernel.Found() {
 		next = 0
 	}
 	return max(next, 0)
@@ -116,9 +116,7 @@ func (a *Agent) untilNext() time.Duration {
 // updatePolicy evaluates the policies, and reports whether the result changed.
 func (a *Agent) updatePolicy(now time.Time) bool {
 	changed := a.policy.Update(now, a.pods.NodeInfo, a.pods.Policies)
-	if changed && a.kernel != nil {
-		a.kernel.News = true
-	}
+	a.changed = a.changed || changed
 	return changed
 }
 
@@ -133,32 +131,23 @@ func (a *Agent) turn(podsChanged bool) {
 		}
 		a.takePods()
 	}
-	treeChanged, overflow := m.TakeChanges()
 	if podsChanged {
 		a.takePods()
 		a.updatePolicy(now)
-		m.News = true
+		a.changed = true
 	}
-	audit := overflow || !now.Before(a.nextAudit)
-	if (podsChanged || treeChanged) && a.kubelet.StaticCPUs {
+	dirsChanged, audited := m.Update(a.pods.Pods, podsChanged, !now.Before(a.nextAudit), &a.plan)
+	if (podsChanged || dirsChanged) && a.kubelet.StaticCPUs {
 		a.poller.Doubt()
 	}
-	if audit {
+	if audited {
 		a.recorder.Audit()
 		a.nextAudit = now.Add(a.cfg.SyncPeriod)
-		m.Audit(a.plan.Settings)
-	}
-	if podsChanged || audit || treeChanged {
-		m.Scan()
-		m.FindOutside(a.pods.Pods)
-	}
-	if !audit {
-		m.CheckChanges()
 	}
 	if soon := now.Add(time.Second); !m.Watched() && soon.Before(a.nextAudit) {
 		a.nextAudit = soon // files that are not watched must be polled
 	}
-	due := m.News || !a.plan.Next.IsZero() && !now.Before(a.plan.Next)
+	due := a.changed || m.Changed() || !a.plan.Next.IsZero() && !now.Before(a.plan.Next)
 	if measured := m.Measure(now); due || measured {
 		a.round(now, due)
 		if load := m.Load(); measured && load != nil {
@@ -184,7 +173,7 @@ func (a *Agent) round(now time.Time, reason bool) {
 	}
 	a.incidents = a.kernel.Apply(&r.Plan)
 	a.release(r.Plan.Pods)
-	a.kernel.News = refused(a.incidents)
+	a.changed = false
 	a.lastRound = time.Now()
 	a.recorder.Round(&before, &r.Plan, a.lastRound.Sub(now))
 	// After the kernel's files: what people read can wait.
@@ -235,14 +224,4 @@ func (a *Agent) observe(now time.Time, once kernel.Once) model.Node {
 	a.kernel.Observe(&n, once)
 	n.Pods, a.reported = identify(n.Pods, &n.Tree, a.reported)
 	return n
-}
-
-// refused reports whether a file could not be written, which the next round must know before it tries again.
-func refused(incidents []model.Incident) bool {
-	for _, i := range incidents {
-		if i.Kind != model.Overwritten {
-			return true
-		}
-	}
-	return false
 }

@@ -87,7 +87,7 @@ func (a *Agent) takeStarts() {
 			a.waiting = append(a.waiting, s)
 		}
 	}
-	a.kernel.News = true
+	a.changed = true
 	if a.kernel.Found() {
 		a.kernel.Scan()
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -68,9 +69,7 @@ type Kernel struct {
 	seenCPUs model.CPUSet    // CPUs that pods may run on, when the topology was read
 	load     *model.Load     // nil: nothing was measured yet
 	nextLoad time.Time       // when the load is measured next
-
-	// News is true when something changed that no round has observed. The loop clears it.
-	News bool
+	changed  bool            // since the last Apply
 }
 
 // Open opens the files of a kernel. It fails where the agent could never work: without a CPU controller, or if the
@@ -162,7 +161,7 @@ func (k *Kernel) Find() error {
 	k.tree = host.NewTree(k.mount, layout, k.watcher)
 	k.meter = host.NewMeter(k.mount, layout, k.cfg.Proc)
 	k.sampler = host.NewWaits(k.mount, layout, k.cfg.Proc)
-	k.News = true
+	k.changed = true
 	return nil
 }
 
@@ -178,8 +177,11 @@ func (k *Kernel) layout() (cgroup.Layout, error) {
 	return layout, nil
 }
 
-// Changed delivers a value when another writer may have changed a file or a directory.
-func (k *Kernel) Changed() <-chan struct{} {
+// Changed reports whether anything that [Kernel.Observe] returns may have changed since the last [Kernel.Apply].
+func (k *Kernel) Changed() bool { return k.changed }
+
+// Wake delivers a value when another writer may have changed a file or a directory, for [Kernel.Update].
+func (k *Kernel) Wake() <-chan struct{} {
 	if k.watcher == nil {
 		return nil
 	}
@@ -198,36 +200,50 @@ func (k *Kernel) Poll(why error) {
 	}
 }
 
-// TakeChanges takes what the watcher noticed since the last call. It reports whether directories came or went, and
-// whether so much happened that everything must be audited.
-func (k *Kernel) TakeChanges() (tree, overflow bool) {
+// Update reads what the watcher noticed since the last call. An audit compares all files of the plan with the kernel
+// instead, and takes place also if the watcher missed changes. Update reports whether directories came or went, and
+// whether it audited. podsChanged says that these pods differ from those of the last call.
+func (k *Kernel) Update(pods []*model.Pod, podsChanged, audit bool, plan *model.Plan) (dirs, audited bool) {
 	if k.watcher != nil {
 		k.watcher.Take(&k.changes)
 	}
-	return k.changes.Tree, k.changes.Overflow
+	dirs, audit = k.changes.Tree, audit || k.changes.Overflow
+	if audit {
+		k.audit(plan.Settings)
+	}
+	if podsChanged || audit || dirs {
+		k.Scan()
+		changed, err := k.tree.FindOutside(pods)
+		k.log.Report("containers", err)
+		k.changed = k.changed || changed
+	}
+	if !audit {
+		k.checkChanges()
+	}
+	return dirs, audit
 }
 
-// CheckChanges reads the files that the last changes name.
-func (k *Kernel) CheckChanges() {
+// checkChanges reads the files that the last changes name.
+func (k *Kernel) checkChanges() {
 	for name := range k.changes.Files {
-		k.News = k.files.Check(name) || k.News
+		k.changed = k.files.Check(name) || k.changed
 		if name.Knob == model.Cpuset && name.Dir == k.tree.Model().Guaranteed {
 			k.Scan() // the CPUs on which pods may run at all
 		}
 	}
 }
 
-// Audit compares all files of a plan with the kernel, and makes a watcher where there is none.
-func (k *Kernel) Audit(settings []model.Setting) {
+// audit compares all files of a plan with the kernel, and makes a watcher where there is none.
+func (k *Kernel) audit(settings []model.Setting) {
 	if k.watcher == nil {
 		if k.watch(); k.watcher != nil {
 			k.tree.Watch(k.watcher)
 		}
 	}
 	k.tree.WatchSettings(settings)
-	k.News = k.files.CheckAll() || k.News
+	k.changed = k.files.CheckAll() || k.changed
 	if k.observed.MemoryQoS {
-		k.News = k.tree.DetectMemoryQoS() || k.News
+		k.changed = k.tree.DetectMemoryQoS() || k.changed
 	}
 }
 
@@ -242,9 +258,9 @@ func (k *Kernel) Scan() bool {
 	changed, err := k.tree.Scan(k.follows)
 	listed, listErr := k.tree.ReadLists(func(uid string) bool { return model.FindDetail(k.observed.Pods, uid).CPUs })
 	k.log.Report("cgroups", errors.Join(err, listErr))
-	k.News = k.News || changed || listed
+	k.changed = k.changed || changed || listed
 	for _, dir := range k.tree.Recreated() {
-		k.News = k.files.CheckDir(dir) || k.News
+		k.changed = k.files.CheckDir(dir) || k.changed
 	}
 	blind := k.tree.Unwatched()
 	switch {
@@ -257,18 +273,13 @@ func (k *Kernel) Scan() bool {
 	return changed || listed
 }
 
-// FindOutside finds the pods whose containers run outside of the pods' cgroups.
-func (k *Kernel) FindOutside(pods []*model.Pod) {
-	changed, err := k.tree.FindOutside(pods)
-	k.log.Report("containers", err)
-	k.News = k.News || changed
-}
-
-// Apply writes the files of a plan and starts its reclaim. It returns the kernel's refusals.
+// Apply writes the files of a plan and starts its reclaim. It returns what other writers overwrote, and the kernel's
+// refusals, which the next round must know before it tries again.
 func (k *Kernel) Apply(plan *model.Plan) []model.Incident {
 	k.tree.WatchSettings(plan.Settings)
 	incidents, err := k.files.Apply(plan)
 	k.log.Report("apply", err)
+	k.changed = slices.ContainsFunc(incidents, func(i model.Incident) bool { return i.Kind != model.Overwritten })
 	if plan.Reclaim != nil && k.reclaimer != nil {
 		k.claiming = true
 		k.reclaimer.Ask(*plan.Reclaim)
@@ -301,7 +312,9 @@ func (k *Kernel) Reclaimed() <-chan model.Reclaimed {
 }
 
 // TakeReclaimed keeps the result of a reclaim for the next round.
-func (k *Kernel) TakeReclaimed(r model.Reclaimed) { k.claiming, k.reclaimed, k.News = false, &r, true }
+func (k *Kernel) TakeReclaimed(r model.Reclaimed) {
+	k.claiming, k.reclaimed, k.changed = false, &r, true
+}
 
 // Waited delivers a value when an online pod waited longer than its mark says, for [Kernel.TakeWaited].
 func (k *Kernel) Waited() <-chan struct{} { return k.looks.waited }
@@ -313,6 +326,6 @@ func (k *Kernel) Sampled() *model.SampledPods { return k.looks.count() }
 func (k *Kernel) TakeWaited() bool {
 	k.waits = k.looks.take(k.waits[:0])
 	long := exceeded(k.observed.Waits, k.waits)
-	k.News = k.News || long
+	k.changed = k.changed || long
 	return long
 }
