@@ -62,8 +62,8 @@ var mayImport = map[string][]string{
 	"internal/report":   {"internal/report"},
 	"test":              {"api", "internal", "test/bed"},
 	"lab": {
-		"api", "internal/model", "internal/cgroup", "internal/observe", "internal/decide/node", "internal/journal",
-		"internal/sim", "internal/report", "internal/progress", "lab",
+		"api", "internal/model", "internal/cgroup", "internal/observe", "internal/decide/node",
+		"internal/decide/cluster/pool", "internal/journal", "internal/sim", "internal/report", "internal/progress", "lab",
 	},
 }
 

@@ -93,7 +93,7 @@ machine that does important work.`,
 	}{
 		{cobra.Group{ID: "short", Title: "On this machine's kernel, in seconds:"}, shortCommands()},
 		{cobra.Group{ID: "long", Title: "With real programs and on clusters, in minutes:"}, longCommands()},
-		{cobra.Group{ID: "traces", Title: "On recorded usage:"}, []*cobra.Command{predictCommand()}},
+		{cobra.Group{ID: "traces", Title: "On recorded usage:"}, []*cobra.Command{poolCommand(), predictCommand()}},
 	} {
 		root.AddGroup(&g.Group)
 		for _, cmd := range g.commands {

@@ -48,11 +48,10 @@ lab() { # NAME ARGUMENT...
 	out/bin/lab "$@" --json "$out/$json.json"
 }
 
-# simulate_pool simulates a day of a worker pool through its stages, with the chart docs/stages.svg.
-simulate_pool() {
-	make --no-print-directory build >/dev/null &&
-		out/bin/waterline simulate pool --trace "${WATERLINE_TRACES:-../shared/traces}" --dataset cloudcluster --nodes 24 \
-			--json "$out/simulate-pool.json" --svg "$out/stages.svg"
+# lab_pool simulates a day of a worker pool through its stages, with the chart docs/stages.svg.
+lab_pool() {
+	lab simulate-pool pool --trace "${WATERLINE_TRACES:-../shared/traces}" --dataset cloudcluster --nodes 24 \
+		--svg "$out/stages.svg"
 }
 
 # figures prints a regular expression for the tests that measure: those in files with the build tag bench.
@@ -164,7 +163,7 @@ bench manager 10 e2e scale TestAPIScaleFigures -on=api # 5,000 nodes that use wh
 bench prometheus 14 e2e - TestAPIPrometheusFigures -on=api
 bench faults 12 e2e - 'TestAPI(Away|Handover|PoolEvict)Figures' -on=api
 bench predict 15 lab predict predict --trace "${WATERLINE_TRACES:-../shared/traces}"
-bench simulate-pool 5 simulate_pool
+bench simulate-pool 5 lab_pool
 bench scheduler 7 e2e scheduler TestSchedulerFigures -on=api # 10,000 pods on 1,000 nodes, beside the stock one
 bench scheduler-jobs 1 e2e scheduler-jobs TestSchedulerJobsFigures -on=api
 bench pools 18 e2e yarn-pools TestAPIPoolFigures -on=api # 500 and 2,000 NodeManagers, with a fake ResourceManager

@@ -12,12 +12,12 @@ func simulateCommand() *cobra.Command {
 		Short: "Run Waterline's decisions on recorded usage",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{fmt.Errorf("there is no simulation %q; there are pool, cluster and sweep", args[0])}
+				return usageError{fmt.Errorf("there is no simulation %q; there are cluster and sweep", args[0])}
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(simulatePoolCommand(), simulateClusterCommand(), simulateSweepCommand())
+	cmd.AddCommand(simulateClusterCommand(), simulateSweepCommand())
 	return cmd
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -102,7 +101,7 @@ Without --trace, usage is generated. ` + trace.Describe(),
 					return err
 				}
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n\n%s\n%s\n", r.Name, r.About, r.Table, strings.Join(r.Notes, "\n"))
+			r.Print(cmd.OutOrStdout())
 			return nil
 		},
 	}
@@ -214,31 +213,6 @@ func (r *clusterRun) policies() ([]model.ClusterPolicy, error) {
 	return all, nil
 }
 
-// readTraces reads all machines of a data set, in values of a minute where the trace has these. It skips rows that
-// cannot be used, and returns notes about them.
-func readTraces(root, dataset string) (all []trace.Machine, notes []string, err error) {
-	d, _ := trace.Find(dataset)
-	files, err := d.Files(root)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("no traces of %s in %s: %w", dataset, root, err)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, file := range files {
-		machines, skipped, err := d.ReadUsable(file, 60)
-		if err != nil {
-			return nil, nil, err
-		}
-		if skipped.Rows > 0 {
-			notes = append(notes, fmt.Sprintf("%d of %d rows were skipped, the first because of this: %v", skipped.Rows,
-				skipped.Of, skipped.First))
-		}
-		all = append(all, machines...)
-	}
-	return trace.Join(all), notes, nil
-}
-
 // read reads what online pods use.
 func (r *clusterRun) read(ctx context.Context, line *progress.Line) (err error) {
 	if r.options.Pool, err = r.crew.read(); err != nil {
@@ -269,7 +243,7 @@ func (r *clusterRun) use() ([]trace.Grid, error) {
 		}
 		return all, nil
 	}
-	read, notes, err := readTraces(r.root, r.dataset)
+	read, notes, err := trace.ReadAll(r.root, r.dataset)
 	r.found = notes
 	if err != nil {
 		return nil, err

@@ -68,7 +68,7 @@ are those of the policy.
 					return err
 				}
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n\n%s\n%s\n", r.Name, r.About, r.Table, strings.Join(r.Notes, "\n"))
+			r.Print(cmd.OutOrStdout())
 			return nil
 		},
 	}

@@ -90,7 +90,10 @@ func (r *Result) Save(jsonFile, svgFile, commit string) error {
 
 // Print writes the result for a person.
 func (r *Result) Print(w io.Writer) {
-	fmt.Fprintf(w, "%s: %s\n\n%s\n%s\n", r.Name, r.About, r.Table, r.Headline)
+	fmt.Fprintf(w, "%s: %s\n\n%s\n", r.Name, r.About, r.Table)
+	if r.Headline.Value != "" {
+		fmt.Fprintln(w, r.Headline)
+	}
 	for _, note := range r.Notes {
 		fmt.Fprintln(w, note)
 	}

@@ -5,6 +5,7 @@
 package trace
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -161,4 +162,29 @@ func (d Dataset) read(file string, step int64, lenient bool) ([]Machine, Skipped
 	r.step, r.lenient = step, lenient
 	machines, err := d.file(r)
 	return machines, Skipped{File: file, Rows: r.skipped, Of: r.read, First: r.first}, err
+}
+
+// ReadAll reads all machines of a data set, in values of a minute where the trace has these. It skips rows that
+// cannot be used, and returns notes about them.
+func ReadAll(root, dataset string) (all []Machine, notes []string, err error) {
+	d, _ := Find(dataset)
+	files, err := d.Files(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("no traces of %s in %s: %w", dataset, root, err)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, file := range files {
+		machines, skipped, err := d.ReadUsable(file, 60)
+		if err != nil {
+			return nil, nil, err
+		}
+		if skipped.Rows > 0 {
+			notes = append(notes, fmt.Sprintf("%d of %d rows were skipped, the first because of this: %v", skipped.Rows,
+				skipped.Of, skipped.First))
+		}
+		all = append(all, machines...)
+	}
+	return Join(all), notes, nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/waterline-io/waterline/internal/report"
 	"github.com/waterline-io/waterline/internal/report/chart"
 	"github.com/waterline-io/waterline/internal/sim/trace"
-	"github.com/waterline-io/waterline/internal/sim/workers"
+	"github.com/waterline-io/waterline/lab/workers"
 )
 
 // poolRun is what a simulation of pools is asked for.
@@ -24,39 +24,33 @@ type poolRun struct {
 	nodes         int
 	options       workers.Options
 	policies      []string
-	jsonFile      string
-	svgFile       string
+	out           output
 	found         []string // about the traces
 }
 
-func simulatePoolCommand() *cobra.Command {
+func poolCommand() *cobra.Command {
 	run := poolRun{options: workers.Defaults()}
 	cmd := &cobra.Command{
 		Use:     "pool",
 		Short:   "Simulate a day of a worker pool under several policies",
-		Long:    simulatePoolHelp(),
-		Example: "  waterline simulate pool --trace traces --dataset cloudcluster --json pool.json --svg pool.svg",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("pool takes no arguments, but got %q", args[0])}
+		Long:    poolHelp(),
+		Example: "  out/bin/lab pool --trace traces --dataset cloudcluster --json pool.json --svg pool.svg",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := noArguments(cmd, args); err != nil {
+				return err
 			}
 			return run.check()
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			line := progress.NewLine(cmd.ErrOrStderr())
-			results, err := run.simulate(cmd.Context(), func(doing string) {
-				line.Show(progress.Step{Experiment: "pool", Doing: doing})
+			return run.out.show(cmd, func(show func(progress.Step)) (report.Result, error) {
+				results, err := run.simulate(cmd.Context(), func(policy string) {
+					show(progress.Step{Experiment: cmd.Name(), Doing: policy})
+				})
+				if err != nil {
+					return report.Result{}, err
+				}
+				return run.report(results), nil
 			})
-			line.End()
-			if err != nil {
-				return err
-			}
-			r := run.report(results)
-			if err := r.Save(run.jsonFile, run.svgFile, builtFrom()); err != nil {
-				return err
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n\n%s\n%s\n", r.Name, r.About, r.Table, strings.Join(r.Notes, "\n"))
-			return nil
 		},
 	}
 	flags, o := cmd.Flags(), &run.options
@@ -69,12 +63,11 @@ func simulatePoolCommand() *cobra.Command {
 	flags.Float64Var(&o.Load, "load", o.Load, "CPU that the jobs need, as a share of all nodes'")
 	flags.Uint64Var(&o.Seed, "seed", o.Seed, "seed of everything that is random")
 	flags.StringSliceVar(&run.policies, "policy", nil, "simulate these policies only (default: all)")
-	flags.StringVar(&run.jsonFile, "json", "", "write the figures into this file")
-	flags.StringVar(&run.svgFile, "svg", "", "write the chart into this file")
+	run.out.flags(cmd)
 	return cmd
 }
 
-func simulatePoolHelp() string {
+func poolHelp() string {
 	var b strings.Builder
 	b.WriteString(`Simulate a day of a cluster whose nodes run online services as a trace says, and workers of YARN on the rest.
 
@@ -131,7 +124,7 @@ func (r *poolRun) machines() ([]trace.Machine, error) {
 		}
 		return all, nil
 	}
-	all, notes, err := readTraces(r.root, r.dataset)
+	all, notes, err := trace.ReadAll(r.root, r.dataset)
 	r.found = notes
 	if err != nil {
 		return nil, err
@@ -214,3 +207,6 @@ func (r *poolRun) report(results []workers.Result) report.Result {
 	all.Notes = append(all.Notes, r.found...)
 	return all
 }
+
+// number formats a figure of the table.
+func number(v float64, digits int) string { return strconv.FormatFloat(v, 'f', digits, 64) }
