@@ -24,8 +24,8 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// mostLines is how many lines of a log a bundle has.
-const mostLines = 5000
+// maxLines is how many lines of a log a bundle has.
+const maxLines = 5000
 
 func supportBundleCommand() *cobra.Command {
 	var cluster reach
@@ -77,28 +77,28 @@ It takes what RBAC allows, and lists in missing.txt what it could not get. It ho
 
 // bundle is an archive that is being written.
 type bundle struct {
-	now      time.Time
-	most     int // bytes, before compression
-	mostFile int // bytes of one file
-	zip      *gzip.Writer
-	tar      *tar.Writer
-	size     int
-	files    []string
-	missing  []string
-	err      error // of writing; nothing is written after it
+	now     time.Time
+	most    int // bytes, before compression
+	maxFile int // bytes of one file
+	zip     *gzip.Writer
+	tar     *tar.Writer
+	size    int
+	files   []string
+	missing []string
+	err     error // of writing; nothing is written after it
 }
 
 func newBundle(out io.Writer, now time.Time) *bundle {
 	zip := gzip.NewWriter(out)
-	return &bundle{now: now, most: 64 << 20, mostFile: 8 << 20, zip: zip, tar: tar.NewWriter(zip)}
+	return &bundle{now: now, most: 64 << 20, maxFile: 8 << 20, zip: zip, tar: tar.NewWriter(zip)}
 }
 
 // add adds a file, without secrets, and cut to its bound. Of a file that is too long, the end is kept.
 func (b *bundle) add(name string, content []byte) {
-	if cut := len(content) - b.mostFile; cut > 0 {
+	if cut := len(content) - b.maxFile; cut > 0 {
 		// From the next line on: half a line might have a secret without the name that tells so.
 		content = content[cut+len(firstLine(content[cut-1:]))-1:]
-		b.lacks(name, fmt.Errorf("its first %d bytes: a file holds %d at most", cut, b.mostFile))
+		b.lacks(name, fmt.Errorf("its first %d bytes: a file holds %d at most", cut, b.maxFile))
 	}
 	if content = scrub(content); b.size+len(content) > b.most {
 		b.lacks(name, fmt.Errorf("the bundle is full: it holds %d bytes at most", b.most))
@@ -244,7 +244,7 @@ func (b *bundle) logs(ctx context.Context, a *apis, nodes []string) {
 func (b *bundle) log(ctx context.Context, a *apis, p *corev1.Pod, container string, previous bool) {
 	name := "logs/" + p.Name + "-" + container + ".txt"
 	request := a.core.Get().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("log").
-		Param("container", container).Param("tailLines", fmt.Sprint(mostLines)).Param("limitBytes", fmt.Sprint(b.mostFile))
+		Param("container", container).Param("tailLines", fmt.Sprint(maxLines)).Param("limitBytes", fmt.Sprint(b.maxFile))
 	if previous {
 		name = strings.Replace(name, ".txt", "-previous.txt", 1)
 		request.Param("previous", "true")
@@ -284,14 +284,14 @@ func (b *bundle) answers(ctx context.Context, a *apis, node, dir string, port in
 		defer body.Close()
 		var text []byte
 		if path == "/journal" { // what is compressed cannot be looked through for secrets
-			lines := &tail{most: b.mostFile}
+			lines := &tail{most: b.maxFile}
 			err = journal.Unpack(lines, body)
-			text = journalTail(lines.text, b.mostFile)
+			text = journalTail(lines.text, b.maxFile)
 			if cut := lines.cut + len(lines.text) - len(text); cut > 0 {
-				b.lacks(dir+name, fmt.Errorf("its first %d bytes: a file holds %d at most, from a whole round on", cut, b.mostFile))
+				b.lacks(dir+name, fmt.Errorf("its first %d bytes: a file holds %d at most, from a whole round on", cut, b.maxFile))
 			}
 		} else {
-			text, err = io.ReadAll(io.LimitReader(body, 2*int64(b.mostFile)))
+			text, err = io.ReadAll(io.LimitReader(body, 2*int64(b.maxFile)))
 		}
 		if err != nil {
 			b.lacks(dir+name, err)

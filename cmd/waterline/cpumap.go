@@ -67,16 +67,10 @@ func newCPUView(m *serve.CPUMap) *cpuView {
 			}
 		}
 	}
-	const most = 3
 	for id, pods := range owners {
-		var names []string
-		for _, p := range pods[:min(len(pods), most)] {
-			names = append(names, p.Namespace+"/"+p.Name+"/"+p.Container)
-		}
-		v.on[id] = strings.Join(names, ", ")
-		if more := len(pods) - most; more > 0 {
-			v.on[id] += fmt.Sprintf(" and %d more", more)
-		}
+		v.on[id] = first(namesOf(pods, func(p *serve.CPUPod) string {
+			return p.Namespace + "/" + p.Name + "/" + p.Container
+		}), 3)
 	}
 	if m.Topology != nil {
 		v.online = m.Topology.Online()

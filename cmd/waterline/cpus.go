@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -110,20 +109,14 @@ func findNode(ctx context.Context, a *apis, namespace, pod string) (string, erro
 
 // onlyNode returns the node of the only agent of a namespace. The error lists the nodes to choose from.
 func onlyNode(nodes []string, namespace string) (string, error) {
-	const most = 5
 	slices.Sort(nodes)
-	switch n := len(nodes); {
-	case n == 0:
+	switch len(nodes) {
+	case 0:
 		return "", fmt.Errorf("no agent runs in namespace %s", namespace)
-	case n == 1:
+	case 1:
 		return nodes[0], nil
-	case n > most:
-		return "", usageError{
-			fmt.Errorf("name a node with --node: there are %s and %d more", strings.Join(nodes[:most], ", "), n-most),
-		}
-	default:
-		return "", usageError{fmt.Errorf("name a node with --node: there are %s", strings.Join(nodes, ", "))}
 	}
+	return "", usageError{fmt.Errorf("name a node with --node: there are %s", first(nodes, 5))}
 }
 
 // showCPUPlan shows an agent's answer to a plan request. The error is the refusal of the pod.

@@ -187,8 +187,8 @@ func (p *podAnswer) print(out io.Writer) error {
 	return nil
 }
 
-// mostEvents is how many events are shown, the newest ones.
-const mostEvents = 10
+// maxEvents is how many events are shown, the newest ones.
+const maxEvents = 10
 
 func (f *podFacts) print(out io.Writer) {
 	state := f.Phase
@@ -203,7 +203,7 @@ func (f *podFacts) print(out io.Writer) {
 		fmt.Fprintln(out, line)
 	}
 	events := f.Events
-	if hidden := len(events) - mostEvents; hidden > 0 {
+	if hidden := len(events) - maxEvents; hidden > 0 {
 		fmt.Fprintf(out, "%s of older times not shown\n", count(hidden, "event"))
 		events = events[hidden:]
 	}

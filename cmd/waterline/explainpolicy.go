@@ -200,8 +200,8 @@ func whyNothing(s *v1alpha1.NodeReportStatus) string {
 // meanings implements [answer].
 func (p *policyAnswer) meanings() meanings { return reasons() }
 
-// mostNodes is how many nodes of a state are named.
-const mostNodes = 5
+// maxNodes is how many nodes of a state are named.
+const maxNodes = 5
 
 // print implements [answer].
 func (p *policyAnswer) print(out io.Writer) error {
@@ -239,7 +239,7 @@ func (p *policyAnswer) print(out io.Writer) error {
 func which(nodes []nodeState) string {
 	var all []string
 	for i, n := range nodes {
-		if i == mostNodes {
+		if i == maxNodes {
 			all = append(all, fmt.Sprintf("and %d more", len(nodes)-i))
 			break
 		}

@@ -278,8 +278,8 @@ func (r *replayReport) text(out io.Writer) error {
 	return nil
 }
 
-// mostUnusable is how many unusable lines are named.
-const mostUnusable = 5
+// maxUnusable is how many unusable lines are named.
+const maxUnusable = 5
 
 func (r *replayedFiles) text(out io.Writer, named bool) error {
 	if named {
@@ -294,7 +294,7 @@ func (r *replayedFiles) text(out io.Writer, named bool) error {
 		fmt.Fprintln(out)
 	}
 	for i, line := range r.Unusable {
-		if i == mostUnusable {
+		if i == maxUnusable {
 			fmt.Fprintf(out, "and %s that cannot be used\n", count(len(r.Unusable)-i, "more line"))
 			break
 		}

@@ -398,12 +398,16 @@ func printTroubles(out io.Writer, all []trouble) error {
 	return nil
 }
 
-// some names a few of many.
+// some names up to three, ordered, and counts the others.
 func some(names []string) string {
-	const most = 3
 	slices.Sort(names)
-	if len(names) > most {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	return first(names, 3)
+}
+
+// first names the first ones, up to a number, and counts the others.
+func first(names []string, limit int) string {
+	if more := len(names) - limit; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:limit], ", "), more)
 	}
 	return strings.Join(names, ", ")
 }

@@ -199,12 +199,7 @@ func printYARN(out io.Writer, r *yarncheck.Report) error {
 }
 
 func printFinding(out io.Writer, f *yarncheck.Finding) {
-	const most = 5
-	where := strings.Join(f.Where[:min(len(f.Where), most)], ", ")
-	if n := len(f.Where) - most; n > 0 {
-		where += fmt.Sprintf(" and %d more", n)
-	}
-	fmt.Fprintf(out, "\n%s\n", strings.TrimSpace(fmt.Sprintf("%-7s  %s  %s", f.Severity, f.Code, where)))
+	fmt.Fprintf(out, "\n%s\n", strings.TrimSpace(fmt.Sprintf("%-7s  %s  %s", f.Severity, f.Code, first(f.Where, 5))))
 	fmt.Fprintf(out, "  what   %s\n", f.What)
 	switch {
 	case f.Property != "":

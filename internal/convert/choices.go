@@ -15,8 +15,8 @@ type choice struct {
 	of    []*strategy // of each section; nil: none
 }
 
-// mostPolicies bounds the policies of a conversion.
-const mostPolicies = 64
+// maxPolicies bounds the policies of a conversion.
+const maxPolicies = 64
 
 // policies makes a policy for each choice that a node can have. In each section, the first strategy that selects a
 // node counts. So of two choices that select it, the one counts whose strategies come first, section by section.
@@ -39,9 +39,9 @@ func (k *koordinator) policies() error {
 			}
 		}
 		choices = reachable(next)
-		if len(choices) > mostPolicies {
+		if len(choices) > maxPolicies {
 			return fmt.Errorf("the node selectors overlap in more than %d ways, up to %s: use the same selectors in all "+
-				"sections, or selectors that exclude each other", mostPolicies, section)
+				"sections, or selectors that exclude each other", maxPolicies, section)
 		}
 	}
 	for i, c := range choices {

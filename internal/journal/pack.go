@@ -95,7 +95,7 @@ func (u *unpacker) unpack(text []byte) ([]byte, error) {
 	out := bytes.NewBuffer(u.past)
 	from := flate.NewReaderDict(bytes.NewReader(p.Packed), u.past[max(len(u.past)-window, 0):])
 	// A flush is not the end of what is compressed: that it ends there is no error.
-	if _, err := io.Copy(out, io.LimitReader(from, mostLine)); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, err := io.Copy(out, io.LimitReader(from, maxLine)); !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, fmt.Errorf("unpacking a line: %w", errors.Join(errors.New("it does not end with a flush"), err))
 	}
 	line := out.Bytes()[len(u.past):]

@@ -65,12 +65,12 @@ func ReadFrom(r io.Reader, name string) iter.Seq2[node.Round, error] {
 	return func(yield func(node.Round, error) bool) { readLines(r, name, yield) }
 }
 
-// mostLine bounds a line, in bytes. The line of a node with 250 pods has less than 1 MiB.
-const mostLine = 64 << 20
+// maxLine bounds a line, in bytes. The line of a node with 250 pods has less than 1 MiB.
+const maxLine = 64 << 20
 
 func readLines(from io.Reader, name string, yield func(node.Round, error) bool) bool {
 	lines := bufio.NewScanner(from)
-	lines.Buffer(nil, mostLine)
+	lines.Buffer(nil, maxLine)
 	var last *node.Round
 	var packed unpacker
 	n := 0
@@ -98,7 +98,7 @@ func readLines(from io.Reader, name string, yield func(node.Round, error) bool) 
 // unpacked are left out.
 func Unpack(to io.Writer, from io.Reader) error {
 	lines := bufio.NewScanner(from)
-	lines.Buffer(nil, mostLine)
+	lines.Buffer(nil, maxLine)
 	var packed unpacker
 	for lines.Scan() {
 		text, err := packed.unpack(lines.Bytes())

@@ -3,8 +3,8 @@ package poll
 
 import "time"
 
-// mostPause is the longest pause after a slow check.
-const mostPause = time.Second
+// maxPause is the longest pause after a slow check.
+const maxPause = time.Second
 
 // Real time ends a wait after so many times its limit, and not before leastReal.
 const (
@@ -29,7 +29,7 @@ func Until(limit, pause time.Duration, holds func() bool) bool {
 		if paused >= limit || time.Since(start) >= max(realTimes*limit, leastReal) {
 			return false
 		}
-		next := max(pause, min(3*time.Since(began), mostPause))
+		next := max(pause, min(3*time.Since(began), maxPause))
 		time.Sleep(next)
 		paused += next
 	}

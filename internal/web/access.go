@@ -21,9 +21,9 @@ import (
 const (
 	trustTTL      = 30 * time.Second // for which the API server's word about a token, or a right, is remembered
 	longestToken  = 16 << 10         // bytes
-	mostCallers   = 1024             // that are remembered
-	mostRights    = 256              // of one caller that are remembered
-	mostRefused   = 4096             // wrong tokens that are remembered
+	maxCallers    = 1024             // that are remembered
+	maxRights     = 256              // of one caller that are remembered
+	maxRefused    = 4096             // wrong tokens that are remembered
 	reviewTimeout = 5 * time.Second
 )
 
@@ -134,14 +134,14 @@ func (a *access) caller(ctx context.Context, header string) (*caller, error) {
 	defer a.mu.Unlock()
 	if !accepted {
 		delete(a.callers, key)
-		makeRoom(a.refused, mostRefused, func(until time.Time) time.Time { return until })
+		makeRoom(a.refused, maxRefused, func(until time.Time) time.Time { return until })
 		a.refused[key] = a.now().Add(trustTTL)
 		return nil, errWrongToken
 	}
 	if first, there := a.callers[key]; there {
 		return first, nil // of two requests that came at the same time
 	}
-	makeRoom(a.callers, mostCallers, func(c *caller) time.Time { return c.until })
+	makeRoom(a.callers, maxCallers, func(c *caller) time.Time { return c.until })
 	a.callers[key] = c
 	return c, nil
 }
@@ -201,7 +201,7 @@ func (c *caller) may(ctx context.Context, r right) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("reviewing the right to %s: %w", r, err)
 	}
-	makeRoom(c.rights, mostRights, func(v verdict) time.Time { return v.until })
+	makeRoom(c.rights, maxRights, func(v verdict) time.Time { return v.until })
 	c.rights[r] = verdict{review.Status.Allowed && !review.Status.Denied, now.Add(trustTTL)}
 	return c.rights[r].granted, nil
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// mostPods bounds the pods of one node that are shown.
-const mostPods = 1000
+// maxPods bounds the pods of one node that are shown.
+const maxPods = 1000
 
 // podList has the pods of a node, as of a moment.
 type podList struct {
@@ -171,8 +171,8 @@ func (s *Server) podsOn(ctx context.Context, node string) (podList, error) {
 	slices.SortFunc(list.pods, func(a, b pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	if list.more = len(list.pods) > mostPods; list.more {
-		list.pods = list.pods[:mostPods]
+	if list.more = len(list.pods) > maxPods; list.more {
+		list.pods = list.pods[:maxPods]
 	}
 	s.mu.Lock()
 	s.pods[node] = list

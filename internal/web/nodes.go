@@ -13,7 +13,7 @@ import (
 
 const (
 	viewInterval = 2 * time.Second // between two views that are computed, for all callers
-	mostGone     = 1000            // removed nodes that are remembered for callers with an older view
+	maxGone      = 1000            // removed nodes that are remembered for callers with an older view
 )
 
 // view is all nodes as of a moment, ordered by name. Views are numbered, and number and instance together are the
@@ -120,7 +120,7 @@ func (s *Server) look(now time.Time, last *view) *view {
 	for name := range old {
 		next.gone, differs = append(next.gone, goneRow{name, number}), true
 	}
-	if over := len(next.gone) - mostGone; over > 0 {
+	if over := len(next.gone) - maxGone; over > 0 {
 		next.lost = next.gone[over-1].changed
 		next.gone = slices.Clone(next.gone[over:])
 	}

@@ -220,12 +220,12 @@ func TestFlood(t *testing.T) {
 	if again < 40 {
 		t.Errorf("of 100 requests at once, %d were put off", again)
 	}
-	for i := range 2 * mostRefused {
+	for i := range 2 * maxRefused {
 		key := [32]byte{byte(i), byte(i >> 8)}
-		makeRoom(s.access.refused, mostRefused, func(at time.Time) time.Time { return at })
+		makeRoom(s.access.refused, maxRefused, func(at time.Time) time.Time { return at })
 		s.access.refused[key] = c.now()
 	}
-	if n := len(s.access.refused); n > mostRefused {
+	if n := len(s.access.refused); n > maxRefused {
 		t.Errorf("%d wrong tokens are remembered", n)
 	}
 }

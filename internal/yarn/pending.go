@@ -11,10 +11,10 @@ import (
 
 // Bounds of what queues say that they wait for.
 const (
-	maxQueues   = 10_000  // below the root
-	maxQueue    = 8 << 20 // bytes of one of them, with its own queues and its users
-	maxLevels   = 100     // of queues within queues
-	mostPending = 1 << 40 // of one queue, in MiB and in vcores, so that sums stay in range
+	maxQueues  = 10_000  // below the root
+	maxQueue   = 8 << 20 // bytes of one of them, with its own queues and its users
+	maxLevels  = 100     // of queues within queues
+	maxPending = 1 << 40 // of one queue, in MiB and in vcores, so that sums stay in range
 )
 
 // Pending returns what applications asked for and have not got, of nodes with some labels; "" is the default partition.
@@ -94,8 +94,8 @@ func (w *waiting) read(level int) error {
 	for _, p := range own.v.Partitions {
 		if slices.Contains(w.labels, p.Label) {
 			one := p.Pending.resource()
-			w.sum.MemoryMiB += min(max(one.MemoryMiB, 0), mostPending)
-			w.sum.VCores += min(max(one.VCores, 0), mostPending)
+			w.sum.MemoryMiB += min(max(one.MemoryMiB, 0), maxPending)
+			w.sum.VCores += min(max(one.VCores, 0), maxPending)
 		}
 	}
 	return nil

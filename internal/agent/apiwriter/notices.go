@@ -24,8 +24,8 @@ type notices struct {
 	bad      map[string]uint64 // bad annotations by key
 }
 
-// mostQueued bounds the notices that wait while the API server is away.
-const mostQueued = 1000
+// maxQueued bounds the notices that wait while the API server is away.
+const maxQueued = 1000
 
 func newNotices(send func(context.Context, model.Notice) error, log *faillog.Log) *notices {
 	return &notices{
@@ -67,7 +67,7 @@ func (n *notices) add(notice model.Notice) {
 		n.bad[metricKey(notice.Reason.Key)]++
 	}
 	n.log.Warn("notice", "namespace", notice.Namespace, "pod", notice.Name, "reason", notice.Reason.String())
-	if n.send == nil || len(n.queue) >= mostQueued {
+	if n.send == nil || len(n.queue) >= maxQueued {
 		return
 	}
 	n.queue = append(n.queue, notice)

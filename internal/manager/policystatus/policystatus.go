@@ -23,8 +23,8 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// mostText bounds the message of a condition in bytes.
-const mostText = 4096
+// maxText bounds the message of a condition in bytes.
+const maxText = 4096
 
 // Writer computes the status of policies and writes it.
 type Writer struct {
@@ -133,7 +133,7 @@ func (s *Writer) status(p *fleet.Policy, t *Tally, slipped int32) v1alpha1.Coloc
 	}
 	switch behind := t.nodes.Governed - t.follow; {
 	case p.Invalid != nil:
-		ready.Reason, ready.Message = "Invalid", kube.Shorten(p.Invalid.Error(), mostText)
+		ready.Reason, ready.Message = "Invalid", kube.Shorten(p.Invalid.Error(), maxText)
 	case behind > 0:
 		ready.Reason = "NodesBehind"
 		ready.Message = fmt.Sprintf("%d of %d governed nodes do not follow the current version of the policy yet.",
@@ -169,7 +169,7 @@ func (t *Tally) shared() string {
 			parts = append(parts, fmt.Sprintf("%d nodes are governed by %s, which has a higher rank", n, other))
 		}
 	}
-	return kube.Shorten(strings.Join(parts, "; ")+".", mostText)
+	return kube.Shorten(strings.Join(parts, "; ")+".", maxText)
 }
 
 func (s *Writer) patch(ctx context.Context, name, uid string, status v1alpha1.ColocationPolicyStatus) error {

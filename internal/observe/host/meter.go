@@ -20,9 +20,9 @@ const (
 	watermarkTicks = 60 // watermarks
 )
 
-// mostFiles is the most files that the meter keeps open, unless a quarter of RLIMIT_NOFILE is less. Each costs about
+// maxFiles is the most files that the meter keeps open, unless a quarter of RLIMIT_NOFILE is less. Each costs about
 // 5 KiB of kernel memory. It suffices for 1000 pods on v2, with six files each, and for 1500 on v1, with four.
-const mostFiles = 6100
+const maxFiles = 6100
 
 // The clocks.
 const (
@@ -79,7 +79,7 @@ type meteredPod struct {
 // kubelet.
 func NewMeter(m Mount, l cgroup.Layout, proc string) *Meter {
 	meter := &Meter{
-		mount: m, clock: sinceBoot, pageSize: unix.Getpagesize(), limit: atMostOpen(mostFiles),
+		mount: m, clock: sinceBoot, pageSize: unix.Getpagesize(), limit: atMostOpen(maxFiles),
 		reader: statReader{buf: make([]byte, 16<<10)}, node: newNodeFiles(proc),
 		errs: make([]error, 0, 8),
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// mostServices is the number of entries of protect.services, at most.
-const mostServices = 16
+// maxServices is the number of entries of protect.services, at most.
+const maxServices = 16
 
 // The grammars of values, as in the validation rules of the API.
 var (
@@ -27,8 +27,8 @@ var (
 )
 
 func (c *checker) services(field string, specs []v1alpha1.ServiceSpec) []model.ServiceRule {
-	if len(specs) > mostServices {
-		c.bad(field, fmt.Sprintf("a list of %d", len(specs)), fmt.Sprintf("write at most %d entries", mostServices))
+	if len(specs) > maxServices {
+		c.bad(field, fmt.Sprintf("a list of %d", len(specs)), fmt.Sprintf("write at most %d entries", maxServices))
 	}
 	var rules []model.ServiceRule
 	for i, spec := range specs {

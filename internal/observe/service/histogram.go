@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	mostBuckets = 128              // of a histogram
-	window      = 10 * time.Second // of which a quantile is computed
-	samples     = 16               // of a history, at most; one a second is added
+	maxBuckets = 128              // of a histogram
+	window     = 10 * time.Second // of which a quantile is computed
+	samples    = 16               // of a history, at most; one a second is added
 )
 
 var (
 	errBound     = errors.New("a bucket has no bound le that is a number")
 	errCount     = errors.New("the count of a bucket is negative or no number")
 	errInfinite  = errors.New("the histogram lacks the bucket le=\"+Inf\", or has no other")
-	errManyBound = fmt.Errorf("the histogram has more than %d buckets", mostBuckets)
+	errManyBound = fmt.Errorf("the histogram has more than %d buckets", maxBuckets)
 )
 
 // bucket is the number of observations up to a bound, as a histogram has it.
@@ -43,7 +43,7 @@ func addBucket(all []bucket, s *sample) ([]bucket, error) {
 		all[i].count += s.value
 		return all, nil
 	}
-	if len(all) == mostBuckets {
+	if len(all) == maxBuckets {
 		return all, errManyBound
 	}
 	return slices.Insert(all, i, bucket{bound, s.value}), nil

@@ -184,7 +184,7 @@ func TestHistogram(t *testing.T) {
 // many returns a histogram with too many buckets.
 func many() string {
 	var b strings.Builder
-	for i := range 2 * mostBuckets {
+	for i := range 2 * maxBuckets {
 		fmt.Fprintf(&b, "seconds_bucket{le=\"%d\"} 1\n", i)
 	}
 	return b.String() + "seconds_bucket{le=\"+Inf\"} 1\n"

@@ -19,9 +19,9 @@ const (
 	queryTimeout = 2 * time.Minute
 	attempts     = 5
 	firstWait    = time.Second // before the second attempt; each later wait is twice as long
-	// mostPoints is how many values a query asks for at most. A server's default limit is 50 million, of all queries
+	// maxPoints is how many values a query asks for at most. A server's default limit is 50 million, of all queries
 	// that run at the same time.
-	mostPoints = 2_000_000
+	maxPoints = 2_000_000
 )
 
 // Server is a Prometheus, or another server with its API.
@@ -152,7 +152,7 @@ type span struct {
 func (s *Server) over(
 	ctx context.Context, expr string, all span, series int, take func(piece model.Matrix, first int),
 ) error {
-	most := max(mostPoints/max(series, 1), 1)
+	most := max(maxPoints/max(series, 1), 1)
 	for first := 0; first < all.count; {
 		n := min(most, all.count-first)
 		// A value covers the time before it.

@@ -6,8 +6,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// mostChoices limits the number of NUMA node sets that are tried. A machine of eight nodes has 70 sets of four.
-const mostChoices = 128
+// maxChoices limits the number of NUMA node sets that are tried. A machine of eight nodes has 70 sets of four.
+const maxChoices = 128
 
 // choice is a possible set of CPUs and its cost together with the CPUs that the pod has already. Less is better.
 type choice struct {
@@ -82,7 +82,7 @@ func (m *machine) take(free, near model.CPUSet, n int, how model.CPUPlacement) (
 		}
 	}
 	for more := fewest(others, r.room, n-have); more <= len(others) && best == nil; more++ {
-		if choices(len(others), more) <= mostChoices {
+		if choices(len(others), more) <= maxChoices {
 			subsets(others, more, try)
 		} else {
 			try(others[:more])
@@ -111,7 +111,7 @@ func (r *request) count(node int, near *model.CPUSet) (touched bool) {
 // socketChoices returns the sets of sockets to try in a set of NUMA nodes. Usually the nodes determine the sockets.
 // Only where a node spans sockets, using fewer of them is worth a try. nil means all sockets.
 func (m *machine) socketChoices() [][]int {
-	if !m.wide || choices(len(m.sockets), len(m.sockets)/2) > mostChoices {
+	if !m.wide || choices(len(m.sockets), len(m.sockets)/2) > maxChoices {
 		return [][]int{nil}
 	}
 	all := [][]int{nil}
@@ -149,11 +149,11 @@ func sumOf(values, indices []int) int {
 	return sum
 }
 
-// choices returns the number of subsets of k of n things, or a number above mostChoices.
+// choices returns the number of subsets of k of n things, or a number above maxChoices.
 func choices(n, k int) int {
 	c := 1
 	for i := range min(k, n-k) {
-		if c = c * (n - i) / (i + 1); c > mostChoices {
+		if c = c * (n - i) / (i + 1); c > maxChoices {
 			break
 		}
 	}
@@ -255,7 +255,7 @@ func (p *pick) pack() {
 			p.use(cell, core, min(p.left, p.size[core]))
 			continue
 		}
-		most := p.mostFree()
+		most := p.maxFree()
 		if most >= p.left {
 			cell, core, _ := p.best(false)
 			p.use(cell, core, p.left)
@@ -295,8 +295,8 @@ func (p *pick) best(touched bool) (bestCell, bestCore int, ok bool) {
 	return bestCell, bestCore, ok
 }
 
-// mostFree returns the maximum number of free CPUs on an untouched core.
-func (p *pick) mostFree() int {
+// maxFree returns the maximum number of free CPUs on an untouched core.
+func (p *pick) maxFree() int {
 	most := 0
 	p.each(func(_, core int) {
 		if !p.touched[core] {

@@ -15,7 +15,7 @@ const (
 	near = 20
 	far  = 40
 	// Size of one reclaim, of which there is at most one per second: at most, and at least.
-	mostPart   = 4
+	maxPart    = 4
 	leastBytes = 16 << 20
 )
 
@@ -112,7 +112,7 @@ func reclaimNow(n *model.Node, a *model.Account, state State) *model.Reclaim {
 	all := cache.InactiveFile + cache.ActiveFile
 	return &model.Reclaim{
 		UID: pod.UID, Dir: n.Tree.Pods[pod.UID].Dir,
-		Bytes: min(need+cache.InactiveFile, all, max(a.Capacity/1000*mostPart, leastBytes)),
+		Bytes: min(need+cache.InactiveFile, all, max(a.Capacity/1000*maxPart, leastBytes)),
 		Reason: model.Reason{Code: model.MemoryReclaimed, Operands: []model.Operand{
 			{Name: "left", Value: left, Unit: model.UnitBytes},
 			{Name: "cold", Value: cache.InactiveFile, Unit: model.UnitBytes},

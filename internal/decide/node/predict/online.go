@@ -40,7 +40,7 @@ type owner struct {
 }
 
 const (
-	mostOwners = 128              // remembered; those not seen for longest are forgotten first
+	maxOwners  = 128              // remembered; those not seen for longest are forgotten first
 	knowsOwner = 1440             // minutes after which an owner's own peak counts, and its requests do not
 	usualPods  = 1440             // minutes, the time constant of owner.Pods
 	ownerFades = 7 * 1440         // minutes, the half-life of owner.CPU and owner.Memory
@@ -277,12 +277,12 @@ func remember(old []owner, pods []group, now int64) []owner {
 		}
 		all = append(all, o)
 	}
-	if len(all) > mostOwners {
+	if len(all) > maxOwners {
 		slices.SortFunc(all, func(a,
 			b owner) int {
 			return cmp.Or(cmp.Compare(b.Last, a.Last), strings.Compare(a.Name, b.Name))
 		})
-		all = all[:mostOwners]
+		all = all[:maxOwners]
 		slices.SortFunc(all, func(a, b owner) int { return strings.Compare(a.Name, b.Name) })
 	}
 	return all

@@ -302,8 +302,8 @@ func TestOnlineState(t *testing.T) {
 		}
 	}
 	text := encoded(t, n.state)
-	if len(n.state.Owners) != mostOwners || len(text) > 60<<10 {
-		t.Errorf("%d owners in %d bytes, want %d in less than 60 KiB", len(n.state.Owners), len(text), mostOwners)
+	if len(n.state.Owners) != maxOwners || len(text) > 60<<10 {
+		t.Errorf("%d owners in %d bytes, want %d in less than 60 KiB", len(n.state.Owners), len(text), maxOwners)
 	}
 	var back State
 	if err := json.Unmarshal([]byte(text), &back); err != nil {
