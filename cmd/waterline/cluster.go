@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path"
 	"slices"
 	"sync"
 	"time"
@@ -161,14 +162,26 @@ func list(ctx context.Context, client rest.Interface, resource, in string, into 
 	return nil
 }
 
-// completionWaits is how long a shell waits for names.
-const completionWaits = 3 * time.Second
+// listPath lists objects of a group that the client does not know, by their path and in JSON.
+func listPath(ctx context.Context, client rest.Interface, at string, into any) error {
+	text, err := client.Get().AbsPath(at).SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx).Raw()
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", path.Base(at), err)
+	}
+	return nil
+}
+
+// completionTimeout is how long a shell waits for names.
+const completionTimeout = 3 * time.Second
 
 // complete completes names of objects. A cluster that does not answer completes nothing.
 func (r *reach) complete(c *cobra.Command, from func(ctx context.Context, a *apis) ([]string, error)) ([]string,
 	cobra.ShellCompDirective,
 ) {
-	ctx, cancel := context.WithTimeout(c.Context(), completionWaits)
+	ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
 	defer cancel()
 	a, err := r.connect()
 	if err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"path"
@@ -143,13 +142,9 @@ func strangeVersions(info *corev1.NodeSystemInfo) (all []string) {
 
 // daemonSets finds DaemonSets of other agents that write the same files.
 func (d *doctor) daemonSets(ctx context.Context, a *apis) error {
-	text, err := a.core.Get().AbsPath("/apis/apps/v1/daemonsets").SetHeader("Accept", "application/json").Do(ctx).Raw()
-	if err != nil {
-		return fmt.Errorf("listing daemonsets: %w", err)
-	}
 	var all appsv1.DaemonSetList
-	if err := json.Unmarshal(text, &all); err != nil {
-		return fmt.Errorf("reading daemonsets: %w", err)
+	if err := listPath(ctx, a.core, "/apis/apps/v1/daemonsets", &all); err != nil {
+		return err
 	}
 	found := false
 	for i := range all.Items {

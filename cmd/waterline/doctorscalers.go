@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -46,14 +45,9 @@ func (d *doctor) scalers(ctx context.Context, client rest.Interface) error {
 
 // horizontal finds HorizontalPodAutoscalers that do not scale batch pods, or scale them against their work.
 func (d *doctor) horizontal(ctx context.Context, batch *batchOwners) error {
-	text, err := batch.client.Get().AbsPath("/apis/autoscaling/v2/horizontalpodautoscalers").SetHeader("Accept",
-		"application/json").Do(ctx).Raw()
-	if err != nil {
-		return fmt.Errorf("listing horizontalpodautoscalers: %w", err)
-	}
 	var all autoscalingv2.HorizontalPodAutoscalerList
-	if err := json.Unmarshal(text, &all); err != nil {
-		return fmt.Errorf("reading horizontalpodautoscalers: %w", err)
+	if err := listPath(ctx, batch.client, "/apis/autoscaling/v2/horizontalpodautoscalers", &all); err != nil {
+		return err
 	}
 	failing := false
 	for i := range all.Items {
@@ -104,17 +98,12 @@ type verticalList struct {
 // vertical finds VerticalPodAutoscalers that evict batch pods. Their updater takes a request of nothing for one outside
 // of the recommended range.
 func (d *doctor) vertical(ctx context.Context, batch *batchOwners) error {
-	text, err := batch.client.Get().AbsPath("/apis/autoscaling.k8s.io/v1/verticalpodautoscalers").SetHeader("Accept",
-		"application/json").Do(ctx).Raw()
-	if apierrors.IsNotFound(err) {
-		return nil // the cluster has no such autoscaler
-	}
-	if err != nil {
-		return fmt.Errorf("listing verticalpodautoscalers: %w", err)
-	}
 	var all verticalList
-	if err := json.Unmarshal(text, &all); err != nil {
-		return fmt.Errorf("reading verticalpodautoscalers: %w", err)
+	switch err := listPath(ctx, batch.client, "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers", &all); {
+	case apierrors.IsNotFound(err):
+		return nil // the cluster has no such autoscaler
+	case err != nil:
+		return err
 	}
 	evicting := false
 	for i := range all.Items {

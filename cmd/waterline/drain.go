@@ -20,19 +20,8 @@ import (
 )
 
 func drainCommand() *cobra.Command {
-	c := &cobra.Command{
-		Use:   "drain",
-		Short: "Drain servers of a remote shuffle service, and wait until nobody needs their data",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("there is no drain command %q; there is shuffle", args[0])}
-			}
-			return nil
-		},
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	c.AddCommand(drainShuffleCommand())
-	return c
+	return parentCommand("drain", "Drain servers of a remote shuffle service, and wait until nobody needs their data",
+		drainShuffleCommand())
 }
 
 // shuffleService says which service is asked, and as whom.
@@ -138,8 +127,8 @@ func (s *shuffleService) drainer() (drain.Drainer, error) {
 	return celeborn.New(s.celeborn, auth)
 }
 
-// drainPace is the time between two looks at shuffle servers. Their heartbeats are 10 s and 30 s apart.
-const drainPace = 5 * time.Second
+// drainInterval is the time between two looks at shuffle servers. Their heartbeats are 10 s and 30 s apart.
+const drainInterval = 5 * time.Second
 
 // askedAtOnce is how many shuffle servers are asked at a time, so that one that hangs does not delay all others.
 const askedAtOnce = 16
@@ -227,7 +216,7 @@ func drainShuffle(
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%d of %d servers are not drained; they go on draining: %w", left, len(workers), ctx.Err())
-		case <-time.After(drainPace):
+		case <-time.After(drainInterval):
 		}
 	}
 }

@@ -68,9 +68,11 @@ func readCluster(ctx context.Context, core, custom rest.Interface) (*clusterFact
 			}
 		})
 	}
+	var budgets policyv1.PodDisruptionBudgetList
 	if err == nil {
-		err = f.readBudgets(ctx, core)
+		err = listPath(ctx, core, "/apis/policy/v1/poddisruptionbudgets", &budgets)
 	}
+	f.budgets = budgets.Items
 	return f, err
 }
 
@@ -94,21 +96,6 @@ func pages[T any, L listOf[T]](ctx context.Context, client rest.Interface, resou
 			return nil
 		}
 	}
-}
-
-// readBudgets reads the PodDisruptionBudgets, which the client of the core group does not know.
-func (f *clusterFacts) readBudgets(ctx context.Context, core rest.Interface) error {
-	text, err := core.Get().AbsPath("/apis/policy/v1/poddisruptionbudgets").SetHeader("Accept", "application/json").
-		Do(ctx).Raw()
-	var list policyv1.PodDisruptionBudgetList
-	if err == nil {
-		err = json.Unmarshal(text, &list)
-	}
-	if err != nil {
-		return fmt.Errorf("listing poddisruptionbudgets: %w", err)
-	}
-	f.budgets = list.Items
-	return nil
 }
 
 // input converts the facts.

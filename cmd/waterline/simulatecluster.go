@@ -78,31 +78,20 @@ Without --trace, usage is generated. ` + trace.Describe(),
 			"  waterline simulate cluster --trace traces --scheduler stock,waterline --json cluster.json\n" +
 			"  waterline simulate cluster --from-prometheus http://prometheus:9090 --policy policy.yaml --html report.html",
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("cluster takes no arguments, but got %q", args[0])}
+			if err := noArguments(cmd, args); err != nil {
+				return err
 			}
 			return run.check(cmd.Flags().Changed)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			debug.SetGCPercent(gcPercent)
-			debug.SetMemoryLimit(memoryLimit)
-			line, begin := progress.NewLine(cmd.ErrOrStderr()), time.Now()
-			days, err := run.simulate(cmd.Context(), line)
-			line.End()
-			if err != nil {
-				return err
-			}
-			r := run.report(days)
-			if err := r.Save(run.jsonFile, run.svgFile, builtFrom()); err != nil {
-				return err
-			}
-			if run.htmlFile != "" {
-				if err := run.page(&r, days, time.Since(begin)).Write(run.htmlFile); err != nil {
-					return err
+			return run.show(cmd, func(ctx context.Context, line *progress.Line) (report.Result, pageOf, error) {
+				days, err := run.simulate(ctx, line)
+				if err != nil {
+					return report.Result{}, nil, err
 				}
-			}
-			r.Print(cmd.OutOrStdout())
-			return nil
+				r := run.report(days)
+				return r, func(took time.Duration) report.Page { return run.page(&r, days, took) }, nil
+			})
 		},
 	}
 	flags := cmd.Flags()
@@ -111,6 +100,39 @@ Without --trace, usage is generated. ` + trace.Describe(),
 	flags.StringSliceVar(&run.schedulers, "scheduler", []string{string(cluster.Waterline)},
 		"simulate the day with each of these schedulers: stock, waterline")
 	return cmd
+}
+
+// simulateCommand has the simulations.
+func simulateCommand() *cobra.Command {
+	return parentCommand("simulate", "Run Waterline's decisions on recorded usage", simulateClusterCommand(),
+		simulateSweepCommand())
+}
+
+// pageOf returns the report of a simulation that took so long.
+type pageOf func(took time.Duration) report.Page
+
+// show simulates, and presents the result in the files that were named and on the terminal.
+func (r *clusterRun) show(cmd *cobra.Command,
+	simulate func(context.Context, *progress.Line) (report.Result, pageOf, error),
+) error {
+	debug.SetGCPercent(gcPercent)
+	debug.SetMemoryLimit(memoryLimit)
+	line, begin := progress.NewLine(cmd.ErrOrStderr()), time.Now()
+	result, page, err := simulate(cmd.Context(), line)
+	line.End()
+	if err != nil {
+		return err
+	}
+	if err := result.Save(r.jsonFile, r.svgFile, builtFrom()); err != nil {
+		return err
+	}
+	if r.htmlFile != "" {
+		if err := page(time.Since(begin)).Write(r.htmlFile); err != nil {
+			return err
+		}
+	}
+	result.Print(cmd.OutOrStdout())
+	return nil
 }
 
 // flags adds the flags that simulations of a cluster share.

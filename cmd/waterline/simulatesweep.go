@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -45,31 +44,20 @@ are those of the policy.
 `,
 		Example: "  waterline simulate sweep --trace traces --dataset alibaba2018 --svg frontier.svg",
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("sweep takes no arguments, but got %q", args[0])}
+			if err := noArguments(cmd, args); err != nil {
+				return err
 			}
 			return run.check(cmd.Flags().Changed)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			debug.SetGCPercent(gcPercent)
-			debug.SetMemoryLimit(memoryLimit)
-			line, begin := progress.NewLine(cmd.ErrOrStderr()), time.Now()
-			curves, err := run.sweep(cmd.Context(), line)
-			line.End()
-			if err != nil {
-				return err
-			}
-			r := run.report(curves)
-			if err := r.Save(run.jsonFile, run.svgFile, builtFrom()); err != nil {
-				return err
-			}
-			if run.htmlFile != "" {
-				if err := run.page(r, time.Since(begin)).Write(run.htmlFile); err != nil {
-					return err
+			return run.show(cmd, func(ctx context.Context, line *progress.Line) (report.Result, pageOf, error) {
+				curves, err := run.sweep(ctx, line)
+				if err != nil {
+					return report.Result{}, nil, err
 				}
-			}
-			r.Print(cmd.OutOrStdout())
-			return nil
+				r := run.report(curves)
+				return r, func(took time.Duration) report.Page { return run.page(r, took) }, nil
+			})
 		},
 	}
 	flags := cmd.Flags()

@@ -19,19 +19,7 @@ import (
 )
 
 func yarnCommand() *cobra.Command {
-	c := &cobra.Command{
-		Use:   "yarn",
-		Short: "Check a YARN cluster before a pool of elastic NodeManagers joins it",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("there is no yarn command %q; there is check", args[0])}
-			}
-			return nil
-		},
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	c.AddCommand(yarnCheckCommand())
-	return c
+	return parentCommand("yarn", "Check a YARN cluster before a pool of elastic NodeManagers joins it", yarnCheckCommand())
 }
 
 // checkTime bounds a check. Each request and each look-up of a name has a bound of its own.
