@@ -57,7 +57,7 @@ func TestTroubleshooting(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range regexp.MustCompile(`Use: +"([a-z-]+)`).FindAllStringSubmatch(string(content), -1) {
+		for _, m := range regexp.MustCompile(`(?:Use: +|parentCommand\()"([a-z-]+)`).FindAllStringSubmatch(string(content), -1) {
 			commands = append(commands, "waterline "+m[1])
 		}
 	}

@@ -99,7 +99,7 @@ func (d *dayChoice) read() (headline.Day, error) {
 	machine, name := trace.Generate(trace.Online(1), 1), "no machine: it is made up, low at midnight and high at noon"
 	if d.traces != "" {
 		var err error
-		if machine, err = trace.FindMachine(d.traces, d.machine); err != nil {
+		if machine, err = headline.FindMachine(d.traces, d.machine); err != nil {
 			return headline.Day{}, err
 		}
 		name = fmt.Sprintf("machine %s, its whole day %d", machine.Name, d.number)

@@ -2,9 +2,6 @@ package yarn
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -150,11 +147,9 @@ func (s Secret) identity(user string, dial Dial) (Auth, *http.Transport, error) 
 	}
 	ca := s[KeyCA]
 	if len(ca) > 0 {
-		roots := x509.NewCertPool()
-		if !roots.AppendCertsFromPEM(ca) {
-			return auth, nil, errors.New("its key " + KeyCA + " has no certificate; write the authority's certificates in PEM")
+		if err := trust(base, ca); err != nil {
+			return auth, nil, fmt.Errorf("its key %s: %w", KeyCA, err)
 		}
-		base.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	}
 	needed := []string{KeyPrincipal, KeyKeytab, KeyKrb5}
 	lacks := slices.DeleteFunc(slices.Clone(needed), func(key string) bool { return len(s[key]) > 0 })

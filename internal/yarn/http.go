@@ -70,10 +70,11 @@ func simpleWeb(o HTTPOptions) (web, error) {
 		if transport != nil {
 			return web{}, errors.New("a transport and certificates of authorities exclude each other")
 		}
-		var err error
-		if transport, err = trusting(o.CA); err != nil {
+		own := http.DefaultTransport.(*http.Transport).Clone()
+		if err := trust(own, o.CA); err != nil {
 			return web{}, err
 		}
+		transport = own
 	}
 	if transport == nil {
 		transport = http.DefaultTransport

@@ -8,19 +8,14 @@ import (
 	"net/http"
 )
 
-// trusting returns a transport that trusts servers whose certificates these authorities signed, and no others.
-func trusting(ca []byte) (http.RoundTripper, error) {
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(ca) {
-		return nil, errors.New("the certificates of authorities have none in PEM; it starts with " +
-			"-----BEGIN CERTIFICATE-----")
+// trust makes a transport trust servers whose certificates these authorities signed, and no others.
+func trust(transport *http.Transport, ca []byte) error {
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(ca) {
+		return errors.New("the certificates of authorities have none in PEM; it starts with -----BEGIN CERTIFICATE-----")
 	}
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment}
-	if standard, ok := http.DefaultTransport.(*http.Transport); ok {
-		transport = standard.Clone()
-	}
-	transport.TLSClientConfig = &tls.Config{RootCAs: pool}
-	return transport, nil
+	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	return nil
 }
 
 // explainTLS adds to the error of a request what to do if it is about the server's certificate.

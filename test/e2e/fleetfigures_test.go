@@ -21,7 +21,7 @@ import (
 	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
-	"github.com/waterline-io/waterline/internal/sim/host"
+	"github.com/waterline-io/waterline/lab/host"
 	"github.com/waterline-io/waterline/internal/sim/trace"
 )
 

@@ -21,7 +21,7 @@ import (
 
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/poll"
-	"github.com/waterline-io/waterline/internal/sim/host"
+	"github.com/waterline-io/waterline/lab/host"
 )
 
 // TestAPIScaleFigures measures the cost of Waterline in a large cluster: the rate of the agents' writes, by the API

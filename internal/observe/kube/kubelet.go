@@ -106,13 +106,13 @@ func parseKubelet(body []byte) (model.Kubelet, error) {
 	}
 	reservations := map[string]map[string]string{"kubeReserved": c.KubeReserved, "systemReserved": c.SystemReserved}
 	for field, reserved := range reservations {
-		milli, err := reservedCPU(reserved)
-		bytes, memErr := reservedMemory(reserved)
+		cpu, err := reservation(reserved, "cpu", model.MaxCPUs)
+		memory, memErr := reservation(reserved, "memory", maxReservedMemory)
 		if err := errors.Join(err, memErr); err != nil {
 			return model.Kubelet{}, fmt.Errorf("reading the kubelet's configuration: %s: %w", field, err)
 		}
-		k.ReservedMilli += milli
-		k.ReservedMemory += bytes
+		k.ReservedMilli += cpu.MilliValue()
+		k.ReservedMemory += memory.Value()
 	}
 	return k, nil
 }
@@ -133,36 +133,23 @@ func protects(gate, set, allAlpha bool, policy string, factor *float64) bool {
 	return false
 }
 
-// reservedCPU returns the CPU of a reservation in milli-cores.
-func reservedCPU(reserved map[string]string) (int64, error) {
-	text, found := reserved["cpu"]
-	if !found {
-		return 0, nil
-	}
-	quantity, err := resource.ParseQuantity(text)
-	if err != nil {
-		return 0, fmt.Errorf("cpu: %.64q: %w", text, err)
-	}
-	if quantity.Sign() < 0 || quantity.CmpInt64(model.MaxCPUs) > 0 {
-		return 0, fmt.Errorf("cpu: %.64q is not from 0 to %d CPUs", text, model.MaxCPUs)
-	}
-	return quantity.MilliValue(), nil
-}
+// maxReservedMemory is more than any machine has, in bytes.
+const maxReservedMemory = 1 << 50
 
-// reservedMemory returns the memory of a reservation in bytes.
-func reservedMemory(reserved map[string]string) (int64, error) {
-	text, found := reserved["memory"]
+// reservation returns an amount of a reservation, which is from 0 to a maximum.
+func reservation(reserved map[string]string, name string, maximum int64) (*resource.Quantity, error) {
+	text, found := reserved[name]
 	if !found {
-		return 0, nil
+		return &resource.Quantity{}, nil
 	}
 	quantity, err := resource.ParseQuantity(text)
 	if err != nil {
-		return 0, fmt.Errorf("memory: %.64q: %w", text, err)
+		return &resource.Quantity{}, fmt.Errorf("%s: %.64q: %w", name, text, err)
 	}
-	if quantity.Sign() < 0 || quantity.CmpInt64(1<<50) > 0 {
-		return 0, fmt.Errorf("memory: %.64q is not from 0 to 1 PiB", text)
+	if quantity.Sign() < 0 || quantity.CmpInt64(maximum) > 0 {
+		return &resource.Quantity{}, fmt.Errorf("%s: %.64q is not from 0 to %d", name, text, maximum)
 	}
-	return quantity.Value(), nil
+	return &quantity, nil
 }
 
 // DefaultKubelet returns the settings of a kubelet whose configuration has only defaults.

@@ -1,10 +1,7 @@
 package trace
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"strings"
 )
 
 const (
@@ -130,42 +127,4 @@ func fill(times []int64, values []float64, step int64) []float64 {
 		all[i] = values[next]
 	}
 	return all
-}
-
-// FindMachine reads the traces below a directory until it finds the machine with this name, with or without the
-// name of its file in front. With "" it returns the first machine with a whole day. The error is fs.ErrNotExist
-// if there is none.
-func FindMachine(root, name string) (Machine, error) {
-	for _, d := range Datasets() {
-		files, err := d.Files(root)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return Machine{}, err
-		}
-		for _, file := range files {
-			machines, err := d.Read(file)
-			if err != nil {
-				return Machine{}, err
-			}
-			for _, m := range machines {
-				if m.hasName(name) {
-					return m, nil
-				}
-			}
-		}
-	}
-	if name == "" {
-		return Machine{}, fmt.Errorf("no trace below %s has a machine with a whole day: %w", root, fs.ErrNotExist)
-	}
-	return Machine{}, fmt.Errorf("no trace below %s has a machine %s: %w", root, name, fs.ErrNotExist)
-}
-
-func (m *Machine) hasName(name string) bool {
-	if name == "" {
-		_, err := m.Day(1)
-		return err == nil
-	}
-	return m.Name == name || strings.HasSuffix(m.Name, "/"+name)
 }
