@@ -240,12 +240,12 @@ func (a *Agent) Ready() error {
 	return a.Healthy()
 }
 
-// stalled is how long the loop may stand still before the agent counts as unhealthy.
-const stalled = 5 * time.Second
+// stallTimeout is how long the loop may stand still before the agent counts as unhealthy.
+const stallTimeout = 5 * time.Second
 
 // Healthy returns nil while the loop runs.
 func (a *Agent) Healthy() error {
-	if since := time.Since(a.born) - time.Duration(a.beat.Load()); since > stalled {
+	if since := time.Since(a.born) - time.Duration(a.beat.Load()); since > stallTimeout {
 		return fmt.Errorf("the loop has stood still for %s", since.Round(time.Second))
 	}
 	return nil
@@ -283,9 +283,9 @@ func (a *Agent) View(ctx context.Context, f func(v *View)) error {
 	})
 }
 
-// scrapeWaits is how long a scrape waits for the loop, which a disk may keep waiting, or a machine whose CPUs stand
+// scrapeTimeout is how long a scrape waits for the loop, which a disk may keep waiting, or a machine whose CPUs stand
 // still. It is half of what Prometheus gives a scrape by default.
-const scrapeWaits = 5 * time.Second
+const scrapeTimeout = 5 * time.Second
 
 // collector makes the metrics when they are scraped, so that they cost nothing in between.
 type collector struct{ agent *Agent }
@@ -298,7 +298,7 @@ func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].
 func (c collector) Collect(out chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeWaits)
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
 	var all []prometheus.Metric
 	if err := c.agent.do(ctx, func() { all = c.agent.metrics() }); err != nil {

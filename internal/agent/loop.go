@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	pause     = 10 * time.Millisecond // between two rounds, so that a burst of changes is one round
-	heartbeat = 2 * time.Second
+	roundInterval = 10 * time.Millisecond // between two rounds, so that a burst of changes is one round
+	heartbeat     = 2 * time.Second
 	// apiTimeout is how long an agent that starts waits for the API server, before it goes on by what the API showed an
 	// earlier agent. A pause meanwhile, and other changes, should count from its first round on.
 	apiTimeout = 2 * time.Second
@@ -61,7 +61,7 @@ func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
 		case <-timer.C:
 			podsChanged = a.updatePolicy(time.Now())
 		}
-		if rest := pause - time.Since(a.lastRound); rest > 0 {
+		if rest := roundInterval - time.Since(a.lastRound); rest > 0 {
 			time.Sleep(rest)
 		}
 		a.turn(podsChanged)

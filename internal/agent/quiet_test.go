@@ -19,18 +19,18 @@ func TestScrapeWaits(t *testing.T) {
 		var loop sync.WaitGroup
 		defer loop.Wait()
 		loop.Go(func() {
-			time.Sleep(scrapeWaits - time.Second)
+			time.Sleep(scrapeTimeout - time.Second)
 			select {
 			case f := <-a.requests:
 				f()
-			case <-time.After(2 * scrapeWaits):
+			case <-time.After(2 * scrapeTimeout):
 			}
 		})
 		if families, err := registry.Gather(); err != nil || len(families) == 0 {
 			t.Errorf("a loop that is late: %d metrics, %v", len(families), err)
 		}
 		began := time.Now()
-		if _, err := registry.Gather(); err == nil || time.Since(began) != scrapeWaits {
+		if _, err := registry.Gather(); err == nil || time.Since(began) != scrapeTimeout {
 			t.Errorf("a loop that is stuck: %v after %s", err, time.Since(began))
 		}
 	})

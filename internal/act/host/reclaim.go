@@ -81,7 +81,7 @@ func (r *Reclaimer) reclaim(ctx context.Context, what model.Reclaim) model.Recla
 // breakOff interrupts a system call on a thread, unless it ends in time, by a signal that Go ignores. The kernel checks
 // for signals between two passes, and returns EINTR. A signal before the call is lost, so several are sent.
 func (r *Reclaimer) breakOff(ctx context.Context, thread int, finished <-chan struct{}) {
-	const again = 50 * time.Millisecond
+	const signalInterval = 50 * time.Millisecond
 	timer := time.NewTimer(r.timeout)
 	defer timer.Stop()
 	stop := ctx.Done()
@@ -94,7 +94,7 @@ func (r *Reclaimer) breakOff(ctx context.Context, thread int, finished <-chan st
 			stop = nil
 		}
 		_ = unix.Tgkill(os.Getpid(), thread, unix.SIGURG)
-		timer.Reset(again)
+		timer.Reset(signalInterval)
 	}
 }
 

@@ -45,8 +45,8 @@ var stalls = [...]struct{ resource, tasks string }{
 	{"cpu", "some"}, {"cpu", "full"}, {"memory", "some"}, {"memory", "full"}, {"io", "some"}, {"io", "full"},
 }
 
-// stale is the age from which on a measurement does not belong to this second.
-const stale = 1500 * time.Millisecond
+// maxSecondAge is the age up to which a measurement belongs to this second.
+const maxSecondAge = 1500 * time.Millisecond
 
 // note records one measurement and the decisions that rest on it.
 func (f *figures) note(l *model.Load, pods []*model.Pod, plan *model.Plan) {
@@ -63,7 +63,7 @@ func (f *figures) note(l *model.Load, pods []*model.Pod, plan *model.Plan) {
 		f.lacking.put(&f.at, float64(plan.Harm.Milli)/1000)
 	}
 	f.runnable.put(&f.at, float64(l.Runnable))
-	if at := l.Node.CPU.At; at != 0 && l.Age(at) <= stale {
+	if at := l.Node.CPU.At; at != 0 && l.Age(at) <= maxSecondAge {
 		f.stolen.put(&f.at, float64(l.Stolen)/1000)
 	}
 	f.use(l, pods)
@@ -71,7 +71,7 @@ func (f *figures) note(l *model.Load, pods []*model.Pod, plan *model.Plan) {
 		&l.Node.Pressure, &l.Classes[model.Guaranteed].Pressure, &l.Classes[model.Burstable].Pressure,
 		&l.Classes[model.BestEffort].Pressure,
 	} {
-		if p.At == 0 || l.Age(p.At) > stale {
+		if p.At == 0 || l.Age(p.At) > maxSecondAge {
 			continue
 		}
 		for j, part := range []int64{p.CPU.Some, p.CPU.Full, p.Memory.Some, p.Memory.Full, p.IO.Some, p.IO.Full} {
@@ -108,10 +108,10 @@ func (f *figures) use(l *model.Load, pods []*model.Pod) {
 	all := &l.Classes[model.Guaranteed]
 	// The memory of online pods is measured each fifth second.
 	const slowly = 15 * time.Second
-	put(&cpu, userNode, l.Node.CPU.Milli, l.Node.CPU.At, stale)
-	put(&memory, userNode, l.Node.Memory.WorkingSet, l.Node.Memory.At, stale)
-	put(&cpu, userUnknown, all.CPU.Milli, all.CPU.At, stale)
-	put(&memory, userUnknown, all.Memory.WorkingSet, all.Memory.At, stale)
+	put(&cpu, userNode, l.Node.CPU.Milli, l.Node.CPU.At, maxSecondAge)
+	put(&memory, userNode, l.Node.Memory.WorkingSet, l.Node.Memory.At, maxSecondAge)
+	put(&cpu, userUnknown, all.CPU.Milli, all.CPU.At, maxSecondAge)
+	put(&memory, userUnknown, all.Memory.WorkingSet, all.Memory.At, maxSecondAge)
 	cpu[userSystem] += cpu[userNode] - cpu[userUnknown]
 	memory[userSystem] += memory[userNode] - memory[userUnknown]
 	for i := range l.Pods {
@@ -121,7 +121,7 @@ func (f *figures) use(l *model.Load, pods []*model.Pod) {
 			continue
 		}
 		user := userOf(pod.Class)
-		put(&cpu, user, u.CPU.Milli, u.CPU.At, stale)
+		put(&cpu, user, u.CPU.Milli, u.CPU.At, maxSecondAge)
 		cpu[userUnknown] -= float64(u.CPU.Milli)
 		if u.Memory.At != 0 {
 			put(&memory, user, u.Memory.WorkingSet, u.Memory.At, slowly)

@@ -22,13 +22,10 @@ const StateFile = "state"
 
 const stateKind checkpoint.Kind = "waterline-state 1"
 
-// lastingEvery is how often the state is copied to the disk although no allocation of CPUs changed: a reboot loses no
+// lastingInterval is how often the state is copied to the disk although no allocation of CPUs changed: a reboot loses no
 // more than that. The run directory is in memory and written far more often: an agent that was killed keeps its offers
 // only if they rest on a measurement of the last minute (see package slack).
-const (
-	lastingInterval = 15 * time.Minute
-	lately          = 20 * time.Second
-)
+const lastingInterval = 15 * time.Minute
 
 // savedState is the state as it stands in its file.
 type savedState struct {

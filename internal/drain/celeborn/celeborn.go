@@ -82,9 +82,9 @@ type kept struct {
 	end      drain.Status // how it ended; no state: it has not
 }
 
-// forgotten is for how long a worker that its master does not know may be about to register again. A master that is
+// registerTimeout is for how long a worker that its master does not know may be about to register again. A master that is
 // started again, without other masters, knows no worker for 17 s or more.
-const forgotten = time.Minute
+const registerTimeout = time.Minute
 
 func (d *Drainer) note(w drain.Worker) *note {
 	n, _ := d.notes.LoadOrStore(strings.ToLower(w.Host), &note{})
@@ -256,7 +256,7 @@ func (d *Drainer) gone(ctx context.Context, w drain.Worker, n *note, silent erro
 		return drain.Status{State: drain.Absent, Work: len(n.shuffles), Text: "it left to start again"}, nil
 	case !known && !n.asked: // it has not registered, or left long ago
 		return drain.Status{State: drain.Absent, Work: drain.UnknownWork}, nil
-	case !known && time.Since(n.missed) < forgotten:
+	case !known && time.Since(n.missed) < registerTimeout:
 		return drain.Status{State: drain.Draining, Work: drain.UnknownWork,
 			Text: "it does not answer, and the master does not list it"}, nil
 	case !n.asked:

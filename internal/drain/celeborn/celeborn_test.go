@@ -212,7 +212,7 @@ func TestMasterForgets(t *testing.T) {
 	f.workers = nil
 	is(t, d, w, drain.Draining, unknown) // it may be the network
 	n := d.note(w)
-	n.missed = n.missed.Add(-forgotten)
+	n.missed = n.missed.Add(-registerTimeout)
 	is(t, d, w, drain.Drained, 0)
 }
 

@@ -65,9 +65,9 @@ type kept struct {
 	end     drain.Status // how it ended; no state: it has not
 }
 
-// forgotten is for how long a server that its coordinator does not know may be about to register again. A coordinator
+// registerTimeout is for how long a server that its coordinator does not know may be about to register again. A coordinator
 // that is started again knows no server, until its next heartbeat.
-const forgotten = time.Minute
+const registerTimeout = time.Minute
 
 func (d *Drainer) note(w drain.Worker) *note {
 	n, _ := d.notes.LoadOrStore(w.Host, &note{kept: kept{work: drain.UnknownWork}})
@@ -206,7 +206,7 @@ func (d *Drainer) ended(ctx context.Context, w drain.Worker, n *note) (drain.Sta
 		n.missed = time.Now()
 	}
 	switch {
-	case i < 0 && (!n.asked || w.URL == "" || time.Since(n.missed) < forgotten):
+	case i < 0 && (!n.asked || w.URL == "" || time.Since(n.missed) < registerTimeout):
 		return n.unlisted(drain.UnknownWork, "it does not answer"), nil
 	case !n.asked:
 		n.end = drain.Status{State: drain.Lost, Work: drain.UnknownWork, Text: "it ended, and had not been asked to"}
@@ -228,11 +228,11 @@ func (d *Drainer) ended(ctx context.Context, w drain.Worker, n *note) (drain.Sta
 	return n.end, nil
 }
 
-// apart is between one interval of heartbeats and two, in the coordinator's milliseconds. A server ends within one
+// heartbeatGap is between one interval of heartbeats and two, in the coordinator's milliseconds. A server ends within one
 // interval after its last heartbeat, and an application that runs has sent one within the last interval. A server
-// counts as lost after three. So what is apart from a server's last heartbeat ran after it. The interval of both is
+// counts as lost after three. So what is that far from a server's last heartbeat ran after it. The interval of both is
 // 10 s unless rss.server.heartbeat.interval or the client's rss.heartbeat.interval is set.
-const apart = 15_000
+const heartbeatGap = 15_000
 
 // outlived reports whether one of the applications with data on a server ran longer than the server did. had is their
 // number at the last look, ran are the applications of the whole cluster then. Nobody says which of them had data on
@@ -242,7 +242,7 @@ const apart = 15_000
 func outlived(had int, ran, now []app, died int64) bool {
 	runs := 0
 	for _, a := range now {
-		if a.Heard > died+apart && slices.ContainsFunc(ran, func(r app) bool { return r.ID == a.ID }) {
+		if a.Heard > died+heartbeatGap && slices.ContainsFunc(ran, func(r app) bool { return r.ID == a.ID }) {
 			runs++
 		}
 	}

@@ -172,7 +172,7 @@ func TestCoordinatorStarts(t *testing.T) {
 	s.end()
 	is(t, d, w, drain.Draining, unknown) // it may be the network
 	n := d.note(w)
-	n.missed = n.missed.Add(-forgotten)
+	n.missed = n.missed.Add(-registerTimeout)
 	is(t, d, w, drain.Drained, 0)
 	w.URL = ""
 	n.end.State = ""

@@ -259,6 +259,9 @@ func TestCalibrated(t *testing.T) {
 	}
 }
 
+// textLength is the length of the text of a predictor in bytes, whatever it has seen.
+const textLength = (rawLength + 2) / 3 * 4
+
 func TestText(t *testing.T) {
 	p, c, at := trained(t, 9)
 	text, err := json.Marshal(&p)

@@ -16,9 +16,6 @@ const (
 	previous = 1
 )
 
-// textLength is the length of the text of a predictor in bytes, whatever it has seen.
-const textLength = (rawLength + 2) / 3 * 4
-
 // rawLength is that of what the text encodes.
 const rawLength = 2 + 4*8 + past*2 + 3*2 + 2*2*(hourQuarters+dayQuarters) + int(model.Horizons)*4*(bins+3)
 
