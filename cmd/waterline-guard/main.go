@@ -43,7 +43,7 @@ func run(args []string) int {
 		o.ResourceManagers = append(o.ResourceManagers, address)
 		return nil
 	})
-	f.StringVar(&o.User, "user", "", "user that the guard is to YARN, with simple authentication")
+	f.StringVar(&o.User, "user", "", "name of the guard's user in YARN, with simple authentication")
 	f.IntVar(&o.PID, "pid", 0, "process of the NodeManager; 0: find it in the pod's shared process namespace")
 	f.StringVar(&o.Cgroup, "cgroup", "", "directory of the NodeManager's cgroup; empty: what it sees at /sys/fs/cgroup")
 	f.StringVar(&o.Message, "termination-message", "/dev/termination-log",

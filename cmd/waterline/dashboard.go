@@ -27,7 +27,7 @@ func dashboardCommand() *cobra.Command {
 	var address string
 	c := &cobra.Command{
 		Use:   "dashboard",
-		Short: "Open a way to the manager's dashboard, and print its address",
+		Short: "Forward a local port to the manager's dashboard, and print its address",
 		Long: `dashboard opens a way to the manager's dashboard through the API server, and serves it on a local address until it is
 interrupted. This takes the rights to list pods and to create pods/portforward in Waterline's namespace.
 

@@ -18,7 +18,7 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
-// rename is one change of the API of policies: a field or a value that has another name now.
+// rename is one change of the API of policies: a field or a value that was renamed.
 type rename struct {
 	field string // path below spec; [] stands for each entry of a list
 	to    string // the field's new name; empty: it keeps its name
@@ -71,7 +71,7 @@ func migrateCommand() *cobra.Command {
 	var save string
 	c := &cobra.Command{
 		Use:   "migrate [FILE...]",
-		Short: "Rewrite policies whose fields have other names now",
+		Short: "Rewrite policies whose fields were renamed",
 		Long: `Find fields and values in policies that have other names in this version, and show what they are now. Nothing
 is changed without --write, which rewrites the files in place: only these words, with comments and the order kept.
 A file can also have values of the chart, whose field "policy" is a policy's spec.

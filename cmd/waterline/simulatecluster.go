@@ -148,7 +148,8 @@ func (r *clusterRun) flags(flags *pflag.FlagSet) {
 	flags.Int64Var(&o.Memory, "memory", o.Memory, "memory of a node in MiB")
 	flags.IntVar(&o.Pods, "pods", o.Pods, "online pods for each node")
 	flags.Float64Var(&o.Online, "online", o.Online, "CPU that online pods use in the mean, as a share of all nodes'")
-	flags.Float64Var(&o.Requested, "requested", o.Requested, "CPU and memory that online pods request, likewise")
+	flags.Float64Var(&o.Requested, "requested", o.Requested,
+		"CPU and memory that online pods request, as a share of all nodes'")
 	flags.Float64Var(&o.Weighted, "weighted", o.Weighted, "share of online pods that have a weight")
 	flags.DurationVar(&o.Lifetime, "lifetime", o.Lifetime, "mean time until an online pod is started anew; 0: never")
 	flags.Float64Var(&o.Load, "load", o.Load, "CPU that the jobs need, as a share of all nodes'")

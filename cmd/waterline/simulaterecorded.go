@@ -37,7 +37,7 @@ func (r *recordedRun) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&r.tokenFile, "token-file", "", "file with a bearer token for Prometheus")
 	flags.StringVar(&r.user, "user", "", "user name for Prometheus")
 	flags.StringVar(&r.passwordFile, "password-file", "", "file with the user's password for Prometheus")
-	flags.StringVar(&r.caFile, "ca-file", "", "file with the certificates that Prometheus's is checked with")
+	flags.StringVar(&r.caFile, "ca-file", "", "PEM file of the authorities that may sign Prometheus's certificate")
 }
 
 // remote reports whether a server is to be asked.

@@ -139,7 +139,7 @@ func (j *Journal) turn() error {
 	// Without the file, somebody removed it, or it was renamed before and a new one could not be opened then.
 	err := os.Rename(filepath.Join(j.dir, current), filepath.Join(j.dir, previous))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("turning the journal: %w", err)
+		return fmt.Errorf("rotating the journal: %w", err)
 	}
 	old := j.file
 	if err := j.open(); err != nil {

@@ -126,10 +126,10 @@ func TestJournalNoSpace(t *testing.T) {
 func TestLineErrors(t *testing.T) {
 	const whole = `{"Node":{"Now":"2026-01-01T12:00:00Z"}}`
 	for name, c := range map[string]struct{ line, want string }{
-		"cut short":       {whole[:20], "j.jsonl:2: no round of a journal, or one cut short: "},
-		"garbage":         {"\x00\x01 not JSON", "j.jsonl:2: no round of a journal, or one cut short: "},
-		"another file":    {`{"kind": "Pod"}`, "j.jsonl:2: no round of a journal: it has no time"},
-		"a null pod":      {`{"Node":{"Now":"2026-01-01T12:00:00Z","Pods":[null]}}`, "j.jsonl:2: no round of a journal"},
+		"cut short":       {whole[:20], "j.jsonl:2: not a round of a journal, or cut short: "},
+		"garbage":         {"\x00\x01 not JSON", "j.jsonl:2: not a round of a journal, or cut short: "},
+		"another file":    {`{"kind": "Pod"}`, "j.jsonl:2: not a round of a journal: it has no time"},
+		"a null pod":      {`{"Node":{"Now":"2026-01-01T12:00:00Z","Pods":[null]}}`, "j.jsonl:2: not a round of a journal"},
 		"a newer version": {`{"Format":3,"Node":{}}`, "j.jsonl:2: format 3 is of a newer version"},
 	} {
 		t.Run(name, func(t *testing.T) {

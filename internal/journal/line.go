@@ -16,8 +16,8 @@ import (
 // wholeEvery is how many lines come from one that is whole to the next: one that cannot be read costs those in between.
 const wholeEvery = 100
 
-// ErrNoBase says that a line has only what changed, and the line before it, from which it goes on, could not be used.
-var ErrNoBase = errors.New("the line before it, from which it goes on, could not be used")
+// ErrNoBase says that a line has only what changed since the previous line, which could not be used.
+var ErrNoBase = errors.New("it has only what changed since the previous line, which could not be used")
 
 // The versions of what a line means. There is a new one when an older version of Waterline would misread a line; a line
 // without fields that this version knows is no reason. Lines are packed texts of lines.
@@ -142,14 +142,14 @@ func more[T any](is *[]T, was []T, columns []column) (err error) {
 func parse(text []byte, before *node.Round) (node.Round, error) {
 	var l line
 	if err := json.Unmarshal(text, &l); err != nil {
-		return node.Round{}, fmt.Errorf("no round of a journal, or one cut short: %w", err)
+		return node.Round{}, fmt.Errorf("not a round of a journal, or cut short: %w", err)
 	}
 	r := l.Round
 	switch {
 	case l.Format > textFormat:
-		return node.Round{}, fmt.Errorf("no round of a journal: text in format %d", l.Format)
+		return node.Round{}, fmt.Errorf("not a round of a journal: text in format %d", l.Format)
 	case r.Node.Now.IsZero() || slices.Contains(r.Node.Pods, nil):
-		return node.Round{}, errors.New("no round of a journal: it has no time, or a pod that is null")
+		return node.Round{}, errors.New("not a round of a journal: it has no time, or a pod that is null")
 	case !l.GoesOn:
 		return r, nil
 	case before == nil:

@@ -79,7 +79,7 @@ func (u *unpacker) unpack(text []byte) ([]byte, error) {
 	known := u.known
 	u.known = false
 	if err := json.Unmarshal(text, &p); err != nil {
-		return nil, fmt.Errorf("no round of a journal, or one cut short: %w", err)
+		return nil, fmt.Errorf("not a round of a journal, or cut short: %w", err)
 	}
 	switch {
 	case p.Format > packedFormat:
@@ -100,7 +100,7 @@ func (u *unpacker) unpack(text []byte) ([]byte, error) {
 	}
 	line := out.Bytes()[len(u.past):]
 	if crc32.ChecksumIEEE(line) != p.Sum {
-		return nil, errors.New("unpacking a line: its checksum is another one")
+		return nil, errors.New("unpacking a line: its checksum differs")
 	}
 	u.past, u.known = out.Bytes(), true
 	if len(u.past) > window {

@@ -178,7 +178,7 @@ func Copy(to io.Writer, dir string) error {
 			return err
 		}
 	}
-	return errors.New("reading the journal: its files turn too often")
+	return errors.New("reading the journal: it was rotated again during each attempt")
 }
 
 func sameFile(a, b *os.File) bool {

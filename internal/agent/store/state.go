@@ -22,9 +22,9 @@ const StateFile = "state"
 
 const stateKind checkpoint.Kind = "waterline-state 1"
 
-// lastingInterval is how often the state is copied to the disk although no allocation of CPUs changed: a reboot loses no
-// more than that. The run directory is in memory and written far more often: an agent that was killed keeps its offers
-// only if they rest on a measurement of the last minute (see package slack).
+// lastingInterval is how often the state is copied to the disk although no allocation of CPUs changed: a reboot loses
+// no more than that. The run directory is in memory and written far more often: an agent that was killed keeps its
+// offers only if they rest on a measurement of the last minute (see package slack).
 const lastingInterval = 15 * time.Minute
 
 // savedState is the state as it stands in its file.

@@ -82,8 +82,8 @@ type kept struct {
 	end      drain.Status // how it ended; no state: it has not
 }
 
-// registerTimeout is for how long a worker that its master does not know may be about to register again. A master that is
-// started again, without other masters, knows no worker for 17 s or more.
+// registerTimeout is for how long a worker that its master does not know may be about to register again. A master that
+// is started again, without other masters, knows no worker for 17 s or more.
 const registerTimeout = time.Minute
 
 func (d *Drainer) note(w drain.Worker) *note {

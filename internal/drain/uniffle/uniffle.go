@@ -65,8 +65,8 @@ type kept struct {
 	end     drain.Status // how it ended; no state: it has not
 }
 
-// registerTimeout is for how long a server that its coordinator does not know may be about to register again. A coordinator
-// that is started again knows no server, until its next heartbeat.
+// registerTimeout is for how long a server that its coordinator does not know may be about to register again. A
+// coordinator that is started again knows no server, until its next heartbeat.
 const registerTimeout = time.Minute
 
 func (d *Drainer) note(w drain.Worker) *note {
@@ -228,8 +228,8 @@ func (d *Drainer) ended(ctx context.Context, w drain.Worker, n *note) (drain.Sta
 	return n.end, nil
 }
 
-// heartbeatGap is between one interval of heartbeats and two, in the coordinator's milliseconds. A server ends within one
-// interval after its last heartbeat, and an application that runs has sent one within the last interval. A server
+// heartbeatGap is between one interval of heartbeats and two, in the coordinator's milliseconds. A server ends within
+// one interval after its last heartbeat, and an application that runs has sent one within the last interval. A server
 // counts as lost after three. So what is that far from a server's last heartbeat ran after it. The interval of both is
 // 10 s unless rss.server.heartbeat.interval or the client's rss.heartbeat.interval is set.
 const heartbeatGap = 15_000

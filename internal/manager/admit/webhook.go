@@ -48,7 +48,7 @@ func (w *Webhook) begin(r *http.Request) (done func(), err error) {
 	case <-r.Context().Done():
 	case <-patience.C:
 	}
-	return nil, fmt.Errorf("%d requests of this size are in work already; try again", cap(slots))
+	return nil, fmt.Errorf("%d requests of this size are being processed; try again", cap(slots))
 }
 
 // most returns how many bytes of a request are read at most: one that does not say its length is a large one.

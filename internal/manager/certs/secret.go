@@ -61,7 +61,7 @@ func decode(data map[string][]byte) (bundle, error) {
 		key, signers = pem.Decode(signers)
 		if cert == nil || key == nil {
 			problems = append(problems,
-				fmt.Errorf("%s and %s are not as many certificates and keys", keyAuthorities, keySigners))
+				fmt.Errorf("%s has another number of certificates than %s has keys", keyAuthorities, keySigners))
 			break
 		}
 		a, err := decodeAuthority(cert.Bytes, key.Bytes)
