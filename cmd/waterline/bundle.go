@@ -78,7 +78,7 @@ It takes what RBAC allows, and lists in missing.txt what it could not get. It ho
 // bundle is an archive that is being written.
 type bundle struct {
 	now     time.Time
-	most    int // bytes, before compression
+	maxSize int // bytes, before compression
 	maxFile int // bytes of one file
 	zip     *gzip.Writer
 	tar     *tar.Writer
@@ -90,7 +90,7 @@ type bundle struct {
 
 func newBundle(out io.Writer, now time.Time) *bundle {
 	zip := gzip.NewWriter(out)
-	return &bundle{now: now, most: 64 << 20, maxFile: 8 << 20, zip: zip, tar: tar.NewWriter(zip)}
+	return &bundle{now: now, maxSize: 64 << 20, maxFile: 8 << 20, zip: zip, tar: tar.NewWriter(zip)}
 }
 
 // add adds a file, without secrets, and cut to its bound. Of a file that is too long, the end is kept.
@@ -100,8 +100,8 @@ func (b *bundle) add(name string, content []byte) {
 		content = content[cut+len(firstLine(content[cut-1:]))-1:]
 		b.lacks(name, fmt.Errorf("its first %d bytes: a file holds %d at most", cut, b.maxFile))
 	}
-	if content = scrub(content); b.size+len(content) > b.most {
-		b.lacks(name, fmt.Errorf("the bundle is full: it holds %d bytes at most", b.most))
+	if content = scrub(content); b.size+len(content) > b.maxSize {
+		b.lacks(name, fmt.Errorf("the bundle is full: it holds %d bytes at most", b.maxSize))
 		return
 	}
 	b.write(name, content)

@@ -144,7 +144,7 @@ func unpack(t *testing.T, archive io.Reader) map[string]string {
 func TestBundleBounds(t *testing.T) {
 	var archive bytes.Buffer
 	b := newBundle(&archive, noon)
-	b.maxFile, b.most = 1000, 8000
+	b.maxFile, b.maxSize = 1000, 8000
 	long := bytes.Repeat([]byte("x\n"), 1000)
 	for _, name := range strings.Fields("a b c d e f g h i") {
 		b.add(name, long)

@@ -28,8 +28,7 @@ func dashboardCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dashboard",
 		Short: "Forward a local port to the manager's dashboard, and print its address",
-		Long: `dashboard opens a way to the manager's dashboard through the API server, and serves it on a local address until it is
-interrupted. This takes the rights to list pods and to create pods/portforward in Waterline's namespace.
+		Long: `dashboard forwards a local port to the manager's dashboard, through the API server, until it is interrupted. This takes the rights to list pods and to create pods/portforward in Waterline's namespace.
 
 Where the kubeconfig has a token, or a program that makes one, the page uses it: the address carries a code for this run
 only, and the token does not reach the browser. Where it has a client certificate, the page asks for a token.`,

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -39,6 +40,35 @@ func (e exitError) Unwrap() error { return e.error }
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
+
+// noArguments refuses arguments.
+func noArguments(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("%s takes no arguments, but got %q", c.Name(), args[0])}
+	}
+	return nil
+}
+
+// parentCommand returns a command that only has others below it.
+func parentCommand(name, short string, children ...*cobra.Command) *cobra.Command {
+	var names []string
+	for _, child := range children {
+		names = append(names, child.Name())
+	}
+	c := &cobra.Command{
+		Use: name, Short: short,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("there is no %s command %q; it has %s", name, args[0],
+					strings.Join(names, " and "))}
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(children...)
+	return c
+}
 
 // subcommands lists everything that the command can do.
 func subcommands() []*cobra.Command {

@@ -56,35 +56,6 @@ Waterline's namespace. Figures are those of the NodeReports, which agents write 
 	return c
 }
 
-// noArguments refuses arguments.
-func noArguments(c *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usageError{fmt.Errorf("%s takes no arguments, but got %q", c.Name(), args[0])}
-	}
-	return nil
-}
-
-// parentCommand returns a command that only has others below it.
-func parentCommand(name, short string, children ...*cobra.Command) *cobra.Command {
-	var names []string
-	for _, child := range children {
-		names = append(names, child.Name())
-	}
-	c := &cobra.Command{
-		Use: name, Short: short,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("there is no %s command %q; it has %s", name, args[0],
-					strings.Join(names, " and "))}
-			}
-			return nil
-		},
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	c.AddCommand(children...)
-	return c
-}
-
 // inventory is what the API has of Waterline and the nodes.
 type inventory struct {
 	nodes    []corev1.Node

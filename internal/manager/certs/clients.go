@@ -34,7 +34,8 @@ func RequireClients(config *tls.Config, authorities []byte, names []string) (*tl
 				return nil
 			}
 		}
-		return fmt.Errorf("the client's certificate is for %q, which is not among the accepted clients", client.Subject.CommonName)
+		return fmt.Errorf("the client's certificate is for %q, which is not among the accepted clients",
+			client.Subject.CommonName)
 	}
 	return strict, nil
 }

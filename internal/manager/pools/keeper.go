@@ -53,7 +53,6 @@ type keeper struct {
 	logged     map[string]string       // by message: the error in the log
 	watched    map[string]pool.History // by node: what it had for workers
 	workers    int                     // of the round before
-	eager      bool                    // workers grow without waiting for a window
 	paused     time.Duration           // of the pause after the last round, in which pods were marked
 	demand     demand                  // of applications
 	gone       []guardlog.Gone         // pods of workers whose guards' words are not written down yet
@@ -86,15 +85,12 @@ func (k *keeper) run(ctx context.Context) {
 		if !k.round(ctx) {
 			return
 		}
-		pause, interval := pauseOf(k.workers), roundInterval
-		if k.eager {
-			interval = eagerInterval
-		}
+		pause := pauseOf(k.workers)
 		sleep(ctx, pause-k.paused)
 		select {
 		case <-ctx.Done():
 		case <-k.wake:
-		case <-time.After(interval - pause): // at once, if the pause is longer
+		case <-time.After(roundInterval - pause):
 		}
 	}
 }
@@ -173,7 +169,7 @@ func (k *keeper) round(ctx context.Context) bool {
 		r.prepare(ctx)
 	}
 	r.observe(ctx)
-	k.workers, k.eager = len(r.places), read.Window < eagerInterval
+	k.workers = len(r.places)
 	r.act(ctx)
 	k.report(ctx, now, p, r, &t)
 	k.writeGone(ctx, now, p)

@@ -30,9 +30,6 @@ const (
 	// roundInterval is the time between two rounds of a pool, at most. NodeManagers report once a second, so a shorter
 	// time would show the same.
 	roundInterval = 2 * time.Second
-	// eagerInterval is the same for a pool without a window (size.follow.window: 0s), whose workers grow at once. What
-	// rises wakes nobody.
-	eagerInterval = time.Second
 	// roundPause is the least time between two rounds. Changes meanwhile are one.
 	roundPause = 500 * time.Millisecond
 	// pausePerWorker is the same for each worker, up to roundInterval: a round lists all of them, which costs the manager
