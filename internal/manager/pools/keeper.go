@@ -82,22 +82,22 @@ func (k *keeper) poke() {
 // run does rounds until the context ends or the pool is gone.
 func (k *keeper) run(ctx context.Context) {
 	for ctx.Err() == nil {
+		began := time.Now()
 		if !k.round(ctx) {
 			return
 		}
-		pause := pauseOf(k.workers)
-		sleep(ctx, pause-k.paused)
+		sleep(ctx, pauseOf(k.workers)-k.paused)
 		select {
 		case <-ctx.Done():
 		case <-k.wake:
-		case <-time.After(roundInterval - pause):
+		case <-time.After(roundInterval - time.Since(began)):
 		}
 	}
 }
 
 // pauseOf returns the least time between two rounds of a pool with so many workers.
 func pauseOf(workers int) time.Duration {
-	return min(max(roundPause, time.Duration(workers)*pausePerWorker), roundInterval)
+	return min(max(roundPause, time.Duration(workers)*pausePerWorker), maxPause)
 }
 
 // complain logs an error that the status cannot show. The same error is logged once until the next success.

@@ -79,7 +79,7 @@ func TestAsked(t *testing.T) {
 	}
 }
 
-// TestPause checks that a pool of many workers rests longer, and never longer than a round may be away.
+// TestPause checks that a pool of many workers rests longer, and never for more than two seconds.
 func TestPause(t *testing.T) {
 	for workers, want := range map[int]time.Duration{
 		0: 500 * time.Millisecond, 500: 500 * time.Millisecond, 1200: 1200 * time.Millisecond, 2000: 2 * time.Second,

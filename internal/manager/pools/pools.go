@@ -27,14 +27,15 @@ import (
 const (
 	// settleTime is the time for which everything must have been watched without an error to count as up to date.
 	settleTime = 3 * time.Second
-	// roundInterval is the time between two rounds of a pool, at most. NodeManagers report once a second, so a shorter
-	// time would show the same.
-	roundInterval = 2 * time.Second
+	// roundInterval is the time from the start of a round of a pool to that of the next, unless one of them takes longer
+	// with its pause. NodeManagers report once a second, so a much shorter time would show the same.
+	roundInterval = 1500 * time.Millisecond
 	// roundPause is the least time between two rounds. Changes meanwhile are one.
 	roundPause = 500 * time.Millisecond
-	// pausePerWorker is the same for each worker, up to roundInterval: a round lists all of them, which costs the manager
-	// 50 µs for each, and the ResourceManager 2.2 kB. Of 2,000 nodes, one always has less than a moment ago.
+	// pausePerWorker is the same for each worker, up to maxPause: a round lists all of them, which costs the manager 50 µs
+	// for each, and the ResourceManager 2.2 kB. Of 2,000 nodes, one always has less than a moment ago.
 	pausePerWorker = time.Millisecond
+	maxPause       = 2 * time.Second
 )
 
 // Options are those of a controller.
