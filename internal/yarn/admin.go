@@ -83,10 +83,18 @@ func (a *Admin) RefreshNodes(ctx context.Context) error {
 	return err
 }
 
+// ConfiguredTimeout is the ResourceManager's own setting
+// (yarn.resourcemanager.nodemanager-graceful-decommission-timeout-secs), for [Admin.RefreshNodesGracefully].
+const ConfiguredTimeout time.Duration = -1
+
 // RefreshNodesGracefully makes the ResourceManager read its lists of included and excluded hosts again. A node of an
 // excluded host gets no new containers from now on, and is decommissioned when its containers and their applications
 // have ended, or after timeout, in whole seconds rounded up. A timeout beside the host in the list goes before. The
 // states of nodes show the effect.
+//
+// The timeout is for all hosts without one in the list, also for those that are being decommissioned already. So with
+// hosts of others in the list, it must be [ConfiguredTimeout]: any other one would be theirs from then on, and 0 would
+// end their containers.
 //
 // Containers that are allocated and have not started do not count. Hadoop 3.5.0 was seen to decommission a node that
 // had only such ones within 0.2 s, and so to kill them. To lose none, first stop allocation by [RM.Resize] to what is
@@ -94,12 +102,15 @@ func (a *Admin) RefreshNodes(ctx context.Context) error {
 //
 // The ResourceManager does not store timeouts: one that starts again decommissions excluded hosts at once.
 func (a *Admin) RefreshNodesGracefully(ctx context.Context, timeout time.Duration) error {
-	seconds := int64((min(timeout, math.MaxInt64-time.Second) + time.Second - 1) / time.Second)
-	if timeout < 0 || seconds > math.MaxInt32 {
-		return fmt.Errorf("decommissioning gracefully: the timeout is %v; it must be from 0 to %v", timeout,
-			math.MaxInt32*time.Second)
+	message := number64(nil, 1, decommissionGraceful)
+	if timeout != ConfiguredTimeout {
+		seconds := int64((min(timeout, math.MaxInt64-time.Second) + time.Second - 1) / time.Second)
+		if timeout < 0 || seconds > math.MaxInt32 {
+			return fmt.Errorf("decommissioning gracefully: the timeout is %v; it must be from 0 to %v", timeout,
+				math.MaxInt32*time.Second)
+		}
+		message = number64(message, 2, uint64(seconds))
 	}
-	message := number64(number64(nil, 1, decommissionGraceful), 2, uint64(seconds))
 	_, err := a.call(ctx, "refreshNodes", message)
 	return err
 }

@@ -51,12 +51,11 @@ func (a *Actor) Exclude(ctx context.Context, files *Files, e *Exclusion) (reason
 	if a.unread == nil {
 		a.unread = map[string]bool{}
 	}
-	longest := time.Duration(0)
-	for host, within := range e.Add {
-		a.unread[host], longest = true, max(longest, within)
+	for host := range e.Add {
+		a.unread[host] = true
 	}
 	maps.Copy(a.unread, e.Remove)
-	if err := a.readExcludes(ctx, longest); err != nil {
+	if err := a.readExcludes(ctx); err != nil {
 		return "NotRead", err
 	}
 	clear(a.unread)
@@ -67,13 +66,13 @@ func (a *Actor) Exclude(ctx context.Context, files *Files, e *Exclusion) (reason
 func (a *Actor) Hear(worker string, at time.Time) { a.heard[worker] = at }
 
 // ReadOnce makes the ResourceManager read its exclude file once, because the manager before this one may have been
-// killed after it had written it. within is the time for hosts without one of their own.
-func (a *Actor) ReadOnce(ctx context.Context, now time.Time, within time.Duration) error {
+// killed after it had written it.
+func (a *Actor) ReadOnce(ctx context.Context, now time.Time) error {
 	if a.unread != nil {
 		return nil
 	}
 	if now.Sub(a.tried) >= readEvery {
-		a.tried, a.err = now, a.readExcludes(ctx, within)
+		a.tried, a.err = now, a.readExcludes(ctx)
 	}
 	if a.err == nil {
 		a.unread = map[string]bool{}
@@ -84,10 +83,11 @@ func (a *Actor) ReadOnce(ctx context.Context, now time.Time, within time.Duratio
 // Unread reports whether the entry of a host changed, and the ResourceManager is not known to have read that.
 func (a *Actor) Unread(host string) bool { return a.unread[host] }
 
-func (a *Actor) readExcludes(ctx context.Context, within time.Duration) error {
+// readExcludes has the file read. Hosts without a time of their own may be those of others, so no time is sent.
+func (a *Actor) readExcludes(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if err := a.Cluster.Admin.RefreshNodesGracefully(ctx, within); err != nil {
+	if err := a.Cluster.Admin.RefreshNodesGracefully(ctx, yarn.ConfiguredTimeout); err != nil {
 		return fmt.Errorf("the ResourceManager did not read the exclude file; check spec.yarn.admins, and that "+
 			"spec.yarn.user is in yarn.admin.acl: %w", err)
 	}

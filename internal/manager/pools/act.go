@@ -239,7 +239,7 @@ func (r *round) exclude(ctx context.Context) {
 			remove[pl.host], changed = true, append(changed, pl)
 		}
 	}
-	if len(changed) == 0 {
+	if len(changed) == 0 || !r.graceful() { // a pool that may not use the file decides nothing about it
 		return
 	}
 	file := yarn.ExcludeFile{Dir: r.k.c.o.ExcludeDir, Name: r.p.Spec.YARN.ExcludeFile}

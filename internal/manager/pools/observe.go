@@ -140,7 +140,7 @@ func (r *round) look(ctx context.Context) {
 		return
 	}
 	if r.graceful() && r.state.ExcludeErr == nil {
-		r.t.add(v1alpha1.ConditionExcludeFailed, "NotRead", k.actor.ReadOnce(ctx, r.now, r.read.Drain))
+		r.t.add(v1alpha1.ConditionExcludeFailed, "NotRead", k.actor.ReadOnce(ctx, r.now))
 	}
 	info := &r.state.Info
 	now := &v1alpha1.ResourceManagerStatus{

@@ -1,6 +1,7 @@
 package yarn
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"net"
@@ -17,6 +18,8 @@ import (
 const (
 	// askTimeout bounds the questions to all NodeManagers of a round. Many may be hung, and others have to stop meanwhile.
 	askTimeout = 2 * time.Second
+	// oneTimeout bounds the question to one of them. Two that are hung fit one after another.
+	oneTimeout = 900 * time.Millisecond
 	// parallel is how many are asked at a time.
 	parallel = 8
 	// silentTime is how long a NodeManager must not have answered to be reported.
@@ -39,8 +42,9 @@ type Answer struct {
 }
 
 // Ask asks NodeManagers, a few at a time: first those that answered, then those that did not answer for the longest
-// time. So hung ones, of which the time of a round is too short for all, do not keep others from being asked. Of those
-// for which there was no time, nothing is known.
+// time, and of each those first that were not asked for the longest time. So hung ones, of which the time of a round is
+// too short for all, do not keep others from being asked, and of many that answer each has its turn. Of those for which
+// there was no time, nothing is known.
 func (o *Observer) Ask(ctx context.Context, now time.Time, all []Question) []Answer {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -48,9 +52,15 @@ func (o *Observer) Ask(ctx context.Context, now time.Time, all []Question) []Ans
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		return o.silent[all[a].Worker].last.Compare(o.silent[all[b].Worker].last)
+	slices.SortStableFunc(order, func(i, j int) int {
+		a, b := all[i].Worker, all[j].Worker
+		return cmp.Or(o.silent[a].last.Compare(o.silent[b].last), o.asked[a].Compare(o.asked[b]))
 	})
+	asked := make(map[string]time.Time, len(all))
+	for i := range all {
+		asked[all[i].Worker] = o.asked[all[i].Worker]
+	}
+	o.asked = asked
 	answers := make([]Answer, len(all))
 	var asks errgroup.Group
 	var mu sync.Mutex
@@ -60,10 +70,16 @@ func (o *Observer) Ask(ctx context.Context, now time.Time, all []Question) []Ans
 			if ctx.Err() != nil {
 				return nil
 			}
+			one, cancel := context.WithTimeout(ctx, oneTimeout)
+			defer cancel()
 			var err error
-			answers[i], err = o.ask(ctx, &all[i])
+			answers[i], err = o.ask(one, &all[i])
 			mu.Lock()
 			defer mu.Unlock()
+			if err != nil && ctx.Err() != nil {
+				return nil // the time of the round was over before its own
+			}
+			asked[all[i].Worker] = now
 			if !all[i].Name || err == nil { // one that does not say its name may just be starting
 				o.hear(all[i].Worker, now, err)
 			}

@@ -111,6 +111,35 @@ func TestHungNodeManagers(t *testing.T) {
 	}
 }
 
+// TestManyNodeManagers has more NodeManagers that answer slowly than a round has time for. Each has its turn.
+func TestManyNodeManagers(t *testing.T) {
+	const all = 5 * parallel
+	o, which, now := observerOf(t, "http://rm:8088", nil), questions(all), time.Now()
+	for i := range all {
+		s := &httptest.Server{Listener: listenOn(t, which[i].IP, yarn.WebPort), Config: &http.Server{
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				time.Sleep(oneTimeout * 2 / 3)
+				answerTwo(w, q)
+			}),
+		}}
+		s.Start()
+		defer s.Close()
+	}
+	listed := map[string]bool{}
+	for range 20 { // more than two only if this machine stands still
+		now = now.Add(2 * time.Second)
+		for i, n := range running(o.Ask(t.Context(), now, which)) {
+			if n >= 0 {
+				listed[which[i].Worker] = true
+			}
+		}
+		if len(listed) == all {
+			return
+		}
+	}
+	t.Errorf("only %d of %d were listed", len(listed), all)
+}
+
 // TestSecureNodeManagers lists the containers of a NodeManager whose certificate is for its name, at the port of https,
 // and that sees its name in requests. The connection goes to the address of its pod: the name resolves to none.
 func TestSecureNodeManagers(t *testing.T) {

@@ -30,7 +30,8 @@ const (
 type Observer struct {
 	Cluster *yarn.Cluster // nil: none can be reached
 	labels  labels
-	silent  map[string]silence // by worker: NodeManagers that did not answer
+	silent  map[string]silence   // by worker: NodeManagers that did not answer
+	asked   map[string]time.Time // by worker: when its NodeManager was asked last; zero: not yet
 }
 
 // Use makes the observer read another cluster, or the same one by other clients.

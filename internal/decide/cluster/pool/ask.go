@@ -11,7 +11,7 @@ type Question int
 // The questions.
 const (
 	Nothing Question = iota
-	// ItsListed is how many of its containers run ([Manager.Listed]): it drains.
+	// ItsListed is how many of its containers run ([Manager.Listed]): it drains, and is not decommissioned yet.
 	ItsListed
 	// ItsOwn is what its containers use ([Worker.Own]): its deadline is over, and the ResourceManager is silent. One that
 	// does not answer is taken as one whose containers do not fit.
@@ -33,7 +33,8 @@ func Asks(in *Input, w *Worker) Question {
 	leaves := w.Leaves() || !p.Marks.Leaving.IsZero()
 	switch {
 	case p.Started.IsZero():
-	case len(w.Managers) == 1 && leaves && in.Settings.Graceful && w.Managers[0].Containers > 0:
+	case len(w.Managers) == 1 && leaves && in.Settings.Graceful && w.Managers[0].Containers > 0 &&
+		w.Managers[0].State != decommissioning:
 		return ItsListed
 	case len(w.Managers) == 0 && in.Now.Sub(p.Started) >= strayAfter:
 		return ItsName

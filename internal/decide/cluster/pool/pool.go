@@ -410,8 +410,10 @@ func (r *round) present(m *Manager) Step {
 	switch {
 	case r.w.Pod.Started.IsZero():
 		return Step{Phase: Provisioning, Verb: Wait, Why: PodStarting}
-	case m != nil && m.State == decommissioning, r.w.Excluded && r.set.Graceful: // it goes on with what it had
+	case r.set.Graceful && (r.w.Excluded || m != nil && m.State == decommissioning): // it goes on with what it had
 		return Step{Phase: Draining, Verb: Include, Why: HostExcluded}
+	case m != nil && m.State == decommissioning: // by others, in a file that the pool does not use
+		return Step{Phase: Draining, Verb: Wait, Why: HostExcluded}
 	case m == nil && r.late():
 		gone.Verb, gone.Within, gone.Failed = DeletePod, idleGrace, !r.marks.Registered
 		return gone
