@@ -50,20 +50,25 @@ func (f ExcludeFile) Read() ([]byte, error) {
 	return content, nil
 }
 
-// Write replaces the file, so that a ResourceManager that reads it meanwhile sees the old or the new content.
+// Write replaces the file, so that a ResourceManager that reads it meanwhile sees the old or the new content. The mode
+// stays; the owner becomes this process's.
 func (f ExcludeFile) Write(content []byte) error {
 	root, err := os.OpenRoot(f.Dir)
 	if err != nil {
 		return fmt.Errorf("opening the directory of exclude files: %w", err)
 	}
 	defer root.Close()
+	mode := fs.FileMode(0o644)
+	if is, err := root.Stat(f.Name); err == nil {
+		mode = is.Mode().Perm()
+	}
 	next := "." + f.Name + ".waterline"
-	file, err := root.OpenFile(next, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+	file, err := root.OpenFile(next, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
 	if err != nil {
 		return fmt.Errorf("writing the exclude file: %w", err)
 	}
 	_, err = file.Write(content)
-	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
+	if err = errors.Join(err, file.Chmod(mode), file.Sync(), file.Close()); err == nil {
 		err = root.Rename(next, f.Name)
 	}
 	if err != nil {

@@ -1,6 +1,7 @@
 package yarn
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,7 +48,8 @@ func TestExclude(t *testing.T) {
 	} {
 		f := ExcludeFile{t.TempDir(), c.name}
 		if c.content != "" {
-			if err := os.WriteFile(filepath.Join(f.Dir, f.Name), []byte(c.content), 0o644); err != nil {
+			path := filepath.Join(f.Dir, f.Name)
+			if err := errors.Join(os.WriteFile(path, []byte(c.content), 0o600), os.Chmod(path, 0o664)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -68,6 +70,9 @@ func TestExclude(t *testing.T) {
 		}
 		if err := f.Write(next); err != nil {
 			t.Fatal(err)
+		}
+		if is, err := os.Stat(filepath.Join(f.Dir, f.Name)); err != nil || c.content != "" && is.Mode() != 0o664 {
+			t.Errorf("%q: %v, %v; its mode was 0664", c.content, is, err)
 		}
 		hosts, err := f.Hosts(next)
 		if err != nil || hosts[c.remove] {

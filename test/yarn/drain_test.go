@@ -73,6 +73,10 @@ func drain(t *testing.T, i int) {
 	waitNode(t, bed.NodeID(i), "draining", func(n yarn.Node) bool {
 		return n.State == yarn.NodeDecommissioning && n.Settled() && n.Containers > 0 && n.Available.MemoryMiB <= 0
 	})
+	// A refresh for others does not end it: the host has no timeout in the list.
+	if err := admin.RefreshNodesGracefully(t.Context(), yarn.ConfiguredTimeout); err != nil {
+		t.Fatal(err)
+	}
 	nodes, err := admin.DecommissioningNodes(t.Context())
 	if err != nil || !slices.Equal(nodes, []string{bed.NodeID(i)}) {
 		t.Errorf("decommissioning nodes: %q, %v", nodes, err)

@@ -5,12 +5,15 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/decide/cluster/reach"
 	"github.com/waterline-io/waterline/internal/drain"
 	"github.com/waterline-io/waterline/internal/manager/pools/dial"
@@ -221,6 +224,45 @@ func TestNotAllowed(t *testing.T) {
 	}
 	if n := connections.Load(); n != 0 || len(api.asked) != 0 {
 		t.Errorf("%d connections, requests to the API server: %q", n, api.asked)
+	}
+}
+
+// TestForeignExcludeFile has a ResourceManager say that a worker's node is being decommissioned. A pool that may not
+// use the exclude file leaves the file as it is, whatever the decision says.
+func TestForeignExcludeFile(t *testing.T) {
+	r := poolRound(t, "testdata/small.yaml", nil)
+	entries := map[string]reach.Entry{"yarn": {Addresses: []string{"127.0.0.1"}}}
+	scopes, err := reach.Scopes([]string{"yarn", "other"}, entries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	path, content := filepath.Join(dir, "others.xml"), "<hosts>\n  <host><name>node-7</name></host>\n</hosts>\n"
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r.k.c.o.Reach, r.k.c.o.ExcludeDir, r.p.Spec.YARN.ExcludeFile = scopes, dir, "others.xml"
+	spec := &v1alpha1.YARNSpec{ResourceManagers: []string{"http://127.0.0.1:9"}, User: "yarn"}
+	c, _, err := clusterOf(spec, nil, anywhere(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.k.actor.Use(c)
+	r.k.actor.Begin()
+	r.in = pool.Input{Now: r.now, Settings: r.settings(), RM: pool.RM{Known: true, Labels: true}, Workers: []pool.Worker{{
+		Name: "w", Wanted: true, Room: true,
+		Pod:      &pool.Pod{Started: r.now.Add(-time.Minute), Marks: pool.Marks{Registered: true}},
+		Managers: []pool.Manager{{ID: "node-7:45454", State: "DECOMMISSIONING", Label: "elastic"}},
+	}}}
+	step := pool.Next(&r.in)[0]
+	if step.Verb != pool.Wait || step.Phase != pool.Draining {
+		t.Errorf("decided %+v", step)
+	}
+	step.Verb = pool.Include
+	r.places = []place{{worker: &r.in.Workers[0], host: "node-7", step: step}}
+	r.exclude(t.Context())
+	if is, err := os.ReadFile(path); err != nil || string(is) != content {
+		t.Errorf("%v, %s", err, is)
 	}
 }
 

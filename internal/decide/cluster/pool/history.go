@@ -10,8 +10,8 @@ import (
 
 // Limits of a history.
 const (
-	// blind is the longest time between two looks at a node that a history bridges. Rounds of a pool are two seconds
-	// apart.
+	// blind is the longest time between two looks at a node that a history bridges. Rounds of a pool are up to two
+	// seconds apart.
 	blind = time.Minute
 	// samples is the time of three samples of one second.
 	samples = 3 * time.Second
