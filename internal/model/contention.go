@@ -89,6 +89,10 @@ type Suppression struct {
 	Reaction Reaction    // the last reduction of the limit
 }
 
+// MinBatchPart is the least part of a batch pod, in milli-cores: the kernel accepts no quota below 1 ms, and the period
+// is 100 ms.
+const MinBatchPart = 10
+
 // BatchPart is the part of the limit for one batch pod.
 type BatchPart struct {
 	UID    string

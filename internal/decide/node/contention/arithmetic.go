@@ -8,13 +8,13 @@ import (
 
 // How the limit follows the CPU that is left. Fractions are in thousandths of the capacity.
 const (
-	band   = 25               // smaller changes do not change the limit
-	calm   = 3 * time.Second  // the limit does not rise for this long after it fell
-	calmer = 30 * time.Second // maximum of that time, which doubles each time the limit falls again soon after it rose
-	pace   = time.Second      // between two raises of the limit
-	growth = 100              // largest raise, but never less than one CPU
+	deadBand      = 25               // smaller changes do not change the limit
+	minCalm       = 3 * time.Second  // the limit does not rise for this long after it fell
+	maxCalm       = 30 * time.Second // the most: that time doubles each time the limit falls again soon after it rose
+	raiseInterval = time.Second      // between two raises of the limit
+	maxRaise      = 100              // largest raise, but never less than one CPU
 
-	none = -1
+	noTarget = -1
 )
 
 // arithmetic is the limit that follows from the CPU that online pods leave under the waterline. It falls at once and
@@ -70,46 +70,46 @@ func (r *round) follow() {
 	s, a := &r.state.Arithmetic, r.cpu
 	target := max(a.Allow, min(r.minBatch(), a.Capacity))
 	r.explain(target)
-	band := a.Capacity * band / 1000
-	if s.Least == none || target < s.Least {
+	band := a.Capacity * deadBand / 1000
+	if s.Least == noTarget || target < s.Least {
 		s.Least = target
 	}
 	switch {
 	case !s.Known, !r.Batch.Running:
 		// No batch pod runs, so no online pod is affected.
-		s.Known, s.Milli, s.Least, s.Looked = true, target, none, r.now
+		s.Known, s.Milli, s.Least, s.Looked = true, target, noTarget, r.now
 	case target < s.Milli-band, target < s.Milli && (target == r.minBatch() || target <= band):
 		if !r.onHarm {
 			r.state.Reaction.Reduce(r.now, s.Milli, target, r.cpu.Use.Batch)
 		}
 		s.Calm = s.patience(r.now)
-		s.Milli, s.Shrunk, s.Least = target, r.now, none
-	case r.now-s.Shrunk < max(s.Calm, calm) || r.now-s.Looked < pace:
+		s.Milli, s.Shrunk, s.Least = target, r.now, noTarget
+	case r.now-s.Shrunk < max(s.Calm, minCalm) || r.now-s.Looked < raiseInterval:
 		if target > s.Milli+band {
 			r.why.Code = model.BatchSettling
 		}
 	default:
 		if s.Least > s.Milli+band {
-			s.Milli, s.Grown = min(s.Least, s.Milli+max(a.Capacity*growth/1000, 1000)), r.now
+			s.Milli, s.Grown = min(s.Least, s.Milli+max(a.Capacity*maxRaise/1000, 1000)), r.now
 		}
 		if target > s.Milli+band {
 			r.why.Code = model.BatchGrows
 		}
-		s.Looked, s.Least = r.now, none
+		s.Looked, s.Least = r.now, noTarget
 	}
 }
 
 // patience returns the wait after the limit falls now. If the online load swings, batch stays at the limit of the
 // highest load instead of following each swing.
 func (a *arithmetic) patience(now time.Duration) time.Duration {
-	was := max(a.Calm, calm)
+	was := max(a.Calm, minCalm)
 	switch {
 	case a.Grown <= a.Shrunk:
 		return was // the limit has not risen since the last fall
 	case now-a.Grown < was:
-		return min(2*was, calmer)
+		return min(2*was, maxCalm)
 	}
-	return max(was/2, calm)
+	return max(was/2, minCalm)
 }
 
 // explain sets the reason for the target.

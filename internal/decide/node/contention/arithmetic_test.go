@@ -68,7 +68,7 @@ func (w *machine) tick(left int64) *model.Suppression {
 	return r.Limit
 }
 
-func (w *machine) band() int64 { return w.left.CPU.Capacity * band / 1000 }
+func (w *machine) band() int64 { return w.left.CPU.Capacity * deadBand / 1000 }
 
 // TestProperties checks the limits of random nodes under random loads.
 func TestProperties(t *testing.T) {
@@ -101,9 +101,10 @@ func TestProperties(t *testing.T) {
 				t.Fatalf("seed %d: with %d left and a minimum of %d batch may use %d", seed, left, minBatch, s.Milli)
 			case s.Milli < minBatch:
 				t.Fatalf("seed %d: batch may use %d, below the minimum of %d", seed, s.Milli, minBatch)
-			case before.Arithmetic.Known && s.Milli > before.Arithmetic.Milli+max(w.left.CPU.Capacity*growth/1000, 1000):
+			case before.Arithmetic.Known && s.Milli > before.Arithmetic.Milli+max(w.left.CPU.Capacity*maxRaise/1000, 1000):
 				t.Fatalf("seed %d: from %d to %d in one second", seed, before.Arithmetic.Milli, s.Milli)
-			case before.Arithmetic.Known && s.Milli > before.Arithmetic.Milli && w.n.Load.Clock-w.state.Arithmetic.Shrunk < calm:
+			case before.Arithmetic.Known && s.Milli > before.Arithmetic.Milli &&
+				w.n.Load.Clock-w.state.Arithmetic.Shrunk < minCalm:
 				t.Fatalf("seed %d: the limit rose %s after it fell", seed, w.n.Load.Clock-w.state.Arithmetic.Shrunk)
 			}
 			checkParts(t, w, s)
@@ -115,12 +116,12 @@ func checkParts(t *testing.T, w *machine, s *model.Suppression) {
 	t.Helper()
 	var sum, memory int64
 	for _, p := range s.Parts {
-		if p.Milli < leastPart || p.Memory < 0 {
+		if p.Milli < model.MinBatchPart || p.Memory < 0 {
 			t.Fatalf("the kernel rejects this quota: %+v", p)
 		}
 		sum, memory = sum+p.Milli, memory+p.Memory
 	}
-	if sum > max(s.Milli, 0)+int64(len(s.Parts))*leastPart || sum < s.Milli-w.band()-int64(len(s.Parts)) {
+	if sum > max(s.Milli, 0)+int64(len(s.Parts))*model.MinBatchPart || sum < s.Milli-w.band()-int64(len(s.Parts)) {
 		t.Fatalf("the parts of %d add up to %d", s.Milli, sum)
 	}
 	if memory > w.left.Memory.Allow || len(s.Parts) != len(w.n.Pods) {
@@ -163,7 +164,7 @@ func TestDivide(t *testing.T) {
 		}
 		share(milli, needs)
 		for i := range needs {
-			if want := max(dumb[i].part, leastPart); needs[i].part < want-5 || needs[i].part > want+5 {
+			if want := max(dumb[i].part, model.MinBatchPart); needs[i].part < want-5 || needs[i].part > want+5 {
 				t.Fatalf("seed %d: %d divided: %+v, by brute force %+v", seed, milli, needs, dumb)
 			}
 		}
@@ -198,7 +199,7 @@ func TestStops(t *testing.T) {
 	w := newMachine(16)
 	w.batch(4000)
 	w.tick(4000)
-	if s := w.tick(0); s.Milli != 0 || s.CPUs != 1 || !s.Quotas || s.Parts[0].Milli != leastPart {
+	if s := w.tick(0); s.Milli != 0 || s.CPUs != 1 || !s.Quotas || s.Parts[0].Milli != model.MinBatchPart {
 		t.Errorf("with nothing left: %+v", s)
 	}
 }

@@ -13,15 +13,15 @@ import (
 
 const (
 	bins          = 12 // of CPU use, each twice the one before
-	lowest        = 25 // milli-cores up to which the first bin goes
-	weight        = 16 // a sample changes a mean by at least one part of this many
+	firstBinMilli = 25 // milli-cores up to which the first bin goes
+	meanSamples   = 16 // a sample changes a mean by at least one part of this many
 	minBinSamples = 3  // samples from which a bin of a baseline counts
 	// Nothing is learned while online pods and the system use so much of the node, in thousandths: pods wait for them
 	// then.
-	nearlyFull  = 900
-	mostLearned = 1000               // thousandths of running that a sample counts with at most
-	baselineTTL = 7 * 24 * time.Hour // a baseline that was not used
-	capped      = 256                // baselines of a node
+	nearlyFull   = 900
+	maxLearned   = 1000               // thousandths of running that a sample counts with at most
+	baselineTTL  = 7 * 24 * time.Hour // a baseline that was not used
+	maxBaselines = 256                // baselines of a node
 )
 
 // Baseline is how long pods of one template wait for a CPU while batch is quiet. A pod that uses more waits more, for
@@ -70,7 +70,7 @@ func (b *Bins) UnmarshalJSON(text []byte) error {
 // binOf returns the bin of a use in milli-cores.
 func binOf(milli int64) int {
 	b := 0
-	for milli > lowest && b < bins-1 {
+	for milli > firstBinMilli && b < bins-1 {
 		milli /= 2
 		b++
 	}
@@ -106,7 +106,7 @@ func (b *Bin) add(sample int64) {
 		*b = Bin{Mean: sample, Samples: 1}
 		return
 	}
-	b.Samples = min(b.Samples+1, weight)
+	b.Samples = min(b.Samples+1, meanSamples)
 	differs := sample - b.Mean
 	b.Mean += differs / b.Samples
 	if differs < 0 {
@@ -131,8 +131,8 @@ func (s *State) baseline(key string) *Baseline {
 
 // learn adds a sample to the baseline of a key. The previous state keeps its baselines.
 func (r *round) learn(key string, milli, ratio int64) {
-	if !r.learned {
-		r.state.Baselines, r.learned = slices.Clone(r.state.Baselines), true
+	if !r.baselinesCopied {
+		r.state.Baselines, r.baselinesCopied = slices.Clone(r.state.Baselines), true
 	}
 	i, found := r.state.find(key)
 	if !found {
@@ -146,11 +146,11 @@ func (r *round) learn(key string, milli, ratio int64) {
 // that has most of them loses its oldest: no tenant displaces what was learned of another.
 func forget(all []Baseline, now time.Duration) []Baseline {
 	old := func(b Baseline) bool { return now-b.Used > baselineTTL }
-	if len(all) <= capped && !slices.ContainsFunc(all, old) {
+	if len(all) <= maxBaselines && !slices.ContainsFunc(all, old) {
 		return all
 	}
 	all = slices.DeleteFunc(slices.Clone(all), old)
-	for len(all) > capped {
+	for len(all) > maxBaselines {
 		counts := map[string]int{}
 		most := 0
 		for i := range all {

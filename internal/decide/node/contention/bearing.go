@@ -9,22 +9,22 @@ import (
 
 // How the limit follows harm. Fractions are in thousandths of the capacity.
 const (
-	gain         = 2                      // CPU taken from batch for each CPU that online pods lack
-	step         = 50                     // taken at least
-	settles      = 250 * time.Millisecond // a cut takes effect in this time: a period of a quota, and a sample
-	episode      = 2 * time.Second        // harm that returns within this time belongs to the one before
+	cutGain      = 2                      // CPU taken from batch for each CPU that online pods lack
+	minCut       = 50                     // taken at least
+	cutSettles   = 250 * time.Millisecond // a cut takes effect in this time: a period of a quota, and a sample
+	sameHarm     = 2 * time.Second        // harm that returns within this time belongs to the one before
 	minRecovery  = 2 * time.Second        // the limit is back at what online pods bore no sooner than this after harm
 	slowRecovery = 30 * time.Second       // the same where harm shows seconds later: by pressure, or by a service's figure
 	maxRecovery  = 10 * time.Minute       // at most; that time doubles each time that harm returns at the same limit
 	returnFactor = 3                      // times that time within which harm returned at the same limit
 
-	reached           = 5 * time.Second  // at its lowest for so long, batch is not the cause of what is lacking
-	helpless          = 2 * time.Second  // at its lowest for so long, it is tried whether less helps; pressure shows it
-	deeper            = 250              // taken from the limit by arithmetic, to try whether that ends the harm
-	trial             = 8 * time.Second  // for which that is tried
-	pause             = 2 * time.Minute  // between two such trials
+	provenAtFloor     = 5 * time.Second  // at its lowest for so long, batch is not the cause of what is lacking
+	trialAfter        = 2 * time.Second  // at its lowest for so long, it is tried whether less helps; pressure shows it
+	trialDepth        = 250              // taken from the limit by arithmetic, to try whether that ends the harm
+	trialLength       = 8 * time.Second  // for which that is tried
+	trialInterval     = 2 * time.Minute  // between two such trials
 	minForgetInterval = 10 * time.Minute // between two times that the limit is forgotten because a harmed pod left
-	mostPods          = 16               // harmed pods that are remembered
+	maxHarmedPods     = 16               // harmed pods that are remembered
 )
 
 // bearing is how much batch the online pods of a node bear.
@@ -67,7 +67,7 @@ func (r *round) bear() {
 	switch {
 	case harmed && h.Milli == h.Held:
 		b.Grew = 0
-	case harmed && r.now-b.Cut >= settles:
+	case harmed && r.now-b.Cut >= cutSettles:
 		if h.Deep || r.proven || trying {
 			r.cut(floor)
 		} else {
@@ -75,12 +75,12 @@ func (r *round) bear() {
 		}
 	case !harmed && h.Known && !trying && (!r.Batch.Quiet || b.Cut == 0 || 2*r.cpu.Use.Batch >= b.Limit):
 		b.Grew += r.since
-		b.Limit = max(b.Limit, b.grown(r.cpu.Capacity*step/1000))
+		b.Limit = max(b.Limit, b.grown(r.cpu.Capacity*minCut/1000))
 	}
 	b.Limit = min(max(b.Limit, floor), r.cpu.Capacity)
-	r.lowest = b.Limit <= floor+r.cpu.Capacity*step/1000
+	r.atFloor = b.Limit <= floor+r.cpu.Capacity*minCut/1000
 	switch {
-	case !r.lowest || len(b.Pods) == 0 || !r.inForce():
+	case !r.atFloor || len(b.Pods) == 0 || !r.inForce():
 		b.Low = 0
 	case b.Low == 0:
 		b.Low = r.now
@@ -96,15 +96,15 @@ func (r *round) bear() {
 // or that the kernel refused, proves nothing.
 func (r *round) inForce() bool {
 	b := &r.state.Harm
-	most := max(b.Limit, int64(len(r.state.Parts))*leastPart) + r.cpu.Capacity*step/1000
-	return r.p.Mode == model.ModeEnforce && (r.cpu.Use.Batch <= most || r.now-b.Cut < helpless)
+	most := max(b.Limit, int64(len(r.state.Parts))*model.MinBatchPart) + r.cpu.Capacity*minCut/1000
+	return r.p.Mode == model.ModeEnforce && (r.cpu.Use.Batch <= most || r.now-b.Cut < trialAfter)
 }
 
 // floor returns the lowest limit to which harm may push batch now. A figure may push it below arithmetic. Once it is
 // good, batch gets that back along the cubic, and waits do not count meanwhile, see [round.counts].
 func (r *round) floor() int64 {
 	if r.state.Harm.Deep {
-		return min(r.state.Arithmetic.Milli, max(r.minBatch(), leastPart))
+		return min(r.state.Arithmetic.Milli, max(r.minBatch(), model.MinBatchPart))
 	}
 	return r.floorOfWaits()
 }
@@ -115,7 +115,7 @@ func (r *round) floorOfWaits() int64 {
 	if !r.state.Harm.Deeper {
 		return least
 	}
-	return max(least-r.cpu.Capacity*deeper/1000, min(least, max(r.minBatch(), leastPart)))
+	return max(least-r.cpu.Capacity*trialDepth/1000, min(least, max(r.minBatch(), model.MinBatchPart)))
 }
 
 // below reports whether batch has less than arithmetic leaves.
@@ -140,11 +140,11 @@ func (r *round) tryDeeper(harmed bool) {
 	b := &r.state.Harm
 	switch {
 	case !b.Deeper:
-		if harmed && b.lowFor(r.now, helpless) && !b.Deep && (b.Tried == 0 || r.now-b.Tried >= pause) {
+		if harmed && b.lowFor(r.now, trialAfter) && !b.Deep && (b.Tried == 0 || r.now-b.Tried >= trialInterval) {
 			b.Deeper, b.Tried, b.Vain, b.Low = true, r.now, 0, 0
 			r.judgeTrial(func(p *Pod) int64 { return p.Lacks })
 		}
-	case b.Tried != 0 && r.now-b.Tried < trial:
+	case b.Tried != 0 && r.now-b.Tried < trialLength:
 	case b.Tried != 0:
 		helps := r.judgeTrial(func(p *Pod) int64 {
 			if p.Trial > 0 && 2*p.Lacks <= p.Trial {
@@ -156,17 +156,17 @@ func (r *round) tryDeeper(harmed bool) {
 			b.Bears = min(b.Bears, r.state.Arithmetic.Milli) // they were harmed there
 		} else {
 			b.Deeper, b.Tried = false, r.now
-			b.Low = max(r.now-reached, 1) // it was at its lowest before
+			b.Low = max(r.now-provenAtFloor, 1) // it was at its lowest before
 		}
 	default:
-		late, least := helpless, r.state.Arithmetic.Milli
+		late, least := trialAfter, r.state.Arithmetic.Milli
 		if r.Harm.Signal == model.HarmByDelay {
-			late = 2 * settles
+			late = 2 * cutSettles
 		}
 		if harmed && b.Low != 0 && r.now-b.Cut >= late || !harmed && min(b.Limit, r.cpu.Use.Batch) > least {
 			b.Vain += r.since
 		}
-		if b.Vain >= helpless {
+		if b.Vain >= trialAfter {
 			b.Deeper, b.Tried = false, r.now // it helped by chance
 		}
 	}
@@ -187,14 +187,14 @@ func (r *round) judgeTrial(of func(*Pod) int64) (helps bool) {
 func (r *round) cut(floor int64) {
 	b, h := &r.state.Harm, r.Harm
 	used := min(b.Limit, max(r.cpu.Use.Batch, floor))
-	to := used - max(gain*(h.Milli-h.Held), r.cpu.Capacity*step/1000)
+	to := used - max(cutGain*(h.Milli-h.Held), r.cpu.Capacity*minCut/1000)
 	if h.Keeps > 0 {
 		to = min(to, used*h.Keeps/1000)
 	}
 	to = max(to, floor)
 	if b.Grew > 0 || b.Cut == 0 { // it is another harm than in the round before
 		switch {
-		case b.Grew < episode:
+		case b.Grew < sameHarm:
 			b.Bears = min(b.Bears, used)
 		case 2*b.Grew < b.Soon || b.Grew > returnFactor*b.Soon: // it came at another limit than the last one
 			b.Bears, b.Soon = used, max(b.Soon/2, minRecovery)
@@ -207,7 +207,7 @@ func (r *round) cut(floor int64) {
 	}
 	b.Grew = 0
 	for _, uid := range r.harmed {
-		if i, found := slices.BinarySearch(b.Pods, uid); !found && len(b.Pods) < mostPods {
+		if i, found := slices.BinarySearch(b.Pods, uid); !found && len(b.Pods) < maxHarmedPods {
 			b.Pods = slices.Insert(slices.Clone(b.Pods), i, uid)
 		}
 	}

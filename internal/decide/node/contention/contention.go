@@ -82,17 +82,17 @@ type round struct {
 	state  State
 	last   []Pod // of the last round
 
-	figures []figure // of services, that show harm
-	known   []string // UIDs of pods whose figure is known
-	fresh   string   // UID of a pod that uses CPU, and will be sampled in a moment
-	harmed  []string // UIDs of harmed pods
-	proven  bool     // less than arithmetic leaves helped one of them
-	learned bool     // the baselines are a copy of this round
-	differs bool     // and so are the pods
+	figures         []figure // of services, that show harm
+	figured         []string // UIDs of pods whose figure is known
+	unsampled       string   // UID of a pod that uses CPU, and will be sampled in a moment
+	harmed          []string // UIDs of harmed pods
+	proven          bool     // less than arithmetic leaves helped one of them
+	baselinesCopied bool     // the baselines are a copy of this round
+	podsCopied      bool     // and so are the pods
 
-	limit  int64 // of batch
-	lowest bool  // it is as low as harm may push it
-	why    model.Reason
+	limit   int64 // of batch
+	atFloor bool  // it is as low as harm may push it
+	why     model.Reason
 }
 
 // Decide decides how much CPU batch may use, from what online pods lack and from what they leave. The limit is nil if
@@ -130,7 +130,7 @@ func Decide(n *model.Node, p *model.Policy, left *model.Slack, cpus *model.CPUPl
 func (r *round) batchNow() model.Batch {
 	quiet := min(r.cpu.Capacity*quietPart/1000, quietMilli)
 	b := model.Batch{
-		Running: slices.ContainsFunc(r.n.Pods, r.isBatch), AtFloor: r.state.Harm.lowFor(r.now, reached),
+		Running: slices.ContainsFunc(r.n.Pods, r.isBatch), AtFloor: r.state.Harm.lowFor(r.now, provenAtFloor),
 	}
 	b.Quiet = !b.Running || r.cpu.Use.Measured && r.cpu.Use.Batch < quiet && !slices.ContainsFunc(r.n.Pods, r.starts)
 	return b
@@ -164,7 +164,7 @@ func (r *round) ask() {
 		r.Waits = make([]model.WaitMark, 0, len(s.Pods))
 	}
 	// Where batch is pushed back as far as possible, a further round could cut nothing.
-	acts := r.onHarm && r.p.Mode == model.ModeEnforce && !r.Batch.Quiet && !r.lowest
+	acts := r.onHarm && r.p.Mode == model.ModeEnforce && !r.Batch.Quiet && !r.atFloor
 	tasks, unseen := false, false // online pods whose tasks are seen, or not
 	for i := range s.Pods {
 		p := &s.Pods[i]

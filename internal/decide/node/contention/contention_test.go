@@ -487,7 +487,7 @@ func TestLiesInTurns(t *testing.T) {
 // TestBins checks that an empty bin of a baseline takes nothing from a far one.
 func TestBins(t *testing.T) {
 	var b Baseline
-	for range weight {
+	for range meanSamples {
 		b.Bins[binOf(10)].add(3000)
 	}
 	for milli, want := range map[int64]int64{10: 3000, 40: 3000, 100: 0, 2000: 0} {
@@ -500,11 +500,11 @@ func TestBins(t *testing.T) {
 // TestBaselinesOfTenants checks that a tenant with many pods displaces no baseline of another.
 func TestBaselinesOfTenants(t *testing.T) {
 	all := []Baseline{{Key: "shop:web", Used: 1}}
-	for i := range 3 * capped {
+	for i := range 3 * maxBaselines {
 		all = append(all, Baseline{Key: fmt.Sprintf("tenant:%05d", i), Used: time.Hour})
 	}
 	all = forget(all, time.Hour)
-	if len(all) != capped || all[0].Key != "shop:web" {
+	if len(all) != maxBaselines || all[0].Key != "shop:web" {
 		t.Errorf("%d baselines, the first is %s", len(all), all[0].Key)
 	}
 }

@@ -8,15 +8,14 @@ import (
 )
 
 const (
-	leastPart = 10  // milli-cores; the kernel accepts no quota below 1 ms, and the period is 100 ms
-	guess     = 100 // milli-cores; the assumed request of a pod without one
+	assumedMilli = 100 // milli-cores; the assumed request of a pod without one
 	// A pod that uses this fraction of its part, in thousandths, could use more. A pod below counts with its usage
 	// plus some room; without room it could never show that it needs more.
-	usedUp = 900
-	room   = 1250
-	more   = 50 // milli-cores
+	usedUpPart  = 900
+	spareFactor = 1250
+	spareMilli  = 50 // milli-cores
 
-	margin = 100 // batch gets a further CPU or core when its limit exceeds that by this, in milli-cores
+	raiseMargin = 100 // batch gets a further CPU or core when its limit exceeds that by this, in milli-cores
 	// Below this size of a node, in milli-cores, quotas limit batch: one CPU less would be more than an eighth of it.
 	fewCPUs = 8000
 )
@@ -54,7 +53,7 @@ func (r *round) count(quotas bool, core int) {
 	case s.CPUs == 0, n < s.CPUs:
 		s.CPUs = n
 	default:
-		s.CPUs = max(s.CPUs/core*core, fit(r.limit-margin))
+		s.CPUs = max(s.CPUs/core*core, fit(r.limit-raiseMargin))
 	}
 }
 
@@ -107,7 +106,7 @@ func (r *round) need(pod *model.Pod) need {
 		bytes:  pod.Mid.Memory + pod.Batch.Memory + pod.MemoryRequest,
 	}
 	if d.weight == 0 {
-		d.weight = guess
+		d.weight = assumedMilli
 	}
 	old := model.FindByUID(r.state.Parts, pod.UID, func(p *model.BatchPart) string { return p.UID })
 	if old != nil {
@@ -117,8 +116,8 @@ func (r *round) need(pod *model.Pod) need {
 	if old == nil || u == nil || u.CPU.At == 0 {
 		return d // it has just started
 	}
-	d.wants = u.CPU.Milli*1000 >= d.had*usedUp
-	if likely := u.CPU.Milli*room/1000 + more; !d.wants && (d.most == 0 || likely < d.most) {
+	d.wants = u.CPU.Milli*1000 >= d.had*usedUpPart
+	if likely := u.CPU.Milli*spareFactor/1000 + spareMilli; !d.wants && (d.most == 0 || likely < d.most) {
 		d.most = likely
 	}
 	return d
@@ -133,12 +132,12 @@ func (r *round) settled(needs []need) bool {
 	var sum int64
 	for _, d := range needs {
 		sum += d.had
-		if d.had < leastPart || d.wants && d.part > d.had*room/1000+more {
+		if d.had < model.MinBatchPart || d.wants && d.part > d.had*spareFactor/1000+spareMilli {
 			return false
 		}
 	}
-	band := r.cpu.Capacity * band / 1000
-	return sum <= max(r.limit, int64(len(needs))*leastPart) && sum >= r.limit-band
+	band := r.cpu.Capacity * deadBand / 1000
+	return sum <= max(r.limit, int64(len(needs))*model.MinBatchPart) && sum >= r.limit-band
 }
 
 // share distributes an amount by weight. No pod gets more than it can use while others can use it. What no pod can
@@ -156,6 +155,6 @@ func share(milli int64, needs []need) {
 	}
 	for i, part := range model.Divide(float64(milli), claims) {
 		d := &needs[i]
-		d.part = max(int64(part)+int64(rest)*d.weight/weights, leastPart)
+		d.part = max(int64(part)+int64(rest)*d.weight/weights, model.MinBatchPart)
 	}
 }

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	mostServices   = 16               // pods of a node whose figures are fetched
+	maxServices    = 16               // pods of a node whose figures are fetched
 	maxPortAge     = 5 * time.Second  // older figures of a port say nothing
 	maxQueryAge    = 20 * time.Second // older figures of Prometheus say nothing
-	below          = 10               // a figure is good again at a part of one in so many below its maximum
-	nearly         = 30 * time.Second // or when it was not above its maximum for so long
+	goodMargin     = 10               // a figure is good again at a part of one in so many below its maximum
+	goodAfter      = 30 * time.Second // or when it was not above its maximum for so long
 	figureInterval = 2 * time.Second  // between two figures of a pod for which batch is pushed back
 	ownPort        = 10 * time.Second // above the maximum for so long without batch, a figure is the service's own fault
 	ownQuery       = time.Minute      // the same for Prometheus, which shows what it scraped a while ago
@@ -47,8 +47,8 @@ func (r *round) services(last []Service) {
 		if rule == nil || !r.online(pod) {
 			continue
 		}
-		if len(r.state.Services) == mostServices {
-			r.unknown(pod, fmt.Sprintf("only the figures of %d pods of a node are fetched", mostServices))
+		if len(r.state.Services) == maxServices {
+			r.unknown(pod, fmt.Sprintf("only the figures of %d pods of a node are fetched", maxServices))
 			return
 		}
 		s := Service{UID: pod.UID, Since: r.now}
@@ -72,7 +72,7 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 	if rule.Source.Port == 0 {
 		fresh, own = maxQueryAge, ownQuery
 	}
-	if s.Own != 0 && (now-s.Own >= ownTTL || now-s.Above >= nearly) {
+	if s.Own != 0 && (now-s.Own >= ownTTL || now-s.Above >= goodAfter) {
 		s.Own, s.Again = 0, false
 	}
 	f := model.FindFigure(r.n.Figures, pod.UID)
@@ -92,15 +92,15 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 		return s
 	}
 	s.Since = f.At
-	r.known = append(r.known, pod.UID)
+	r.figured = append(r.figured, pod.UID)
 	switch {
 	case f.Value > f.Max:
 		s.Over, s.Above = true, now
-	case f.Value < f.Max-f.Max/below || s.Own != 0 && !s.Again || now-s.Above >= nearly:
+	case f.Value < f.Max-f.Max/goodMargin || s.Own != 0 && !s.Again || now-s.Above >= goodAfter:
 		s.Over, s.Again = false, s.Own != 0 // if it is nearly too high for long, batch tries whether more is borne
 	}
 	b := &r.state.Harm
-	if f.Value > f.Max && b.lowFor(now, reached+own) && (b.Deep || s.Again) {
+	if f.Value > f.Max && b.lowFor(now, provenAtFloor+own) && (b.Deep || s.Again) {
 		s.Own, s.Again = now, false // whatever batch does, it is too high, even if not all the time
 	}
 	if !s.Over || s.Own != 0 && !s.Again {

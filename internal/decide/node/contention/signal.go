@@ -11,7 +11,7 @@ import (
 const LeastUse = 20
 
 const (
-	tolerated = 100 // wait that is no harm beyond the baseline, in thousandths of running
+	toleratedPart = 100 // wait that is no harm beyond the baseline, in thousandths of running
 
 	busyInterval      = 100 * time.Millisecond // between two samples of waits while batch runs
 	quietInterval     = 10 * time.Second       // while it does not, for the baselines
@@ -81,8 +81,8 @@ func (r *round) signal() {
 	r.addUp()
 	switch h := r.Harm; {
 	case h.Signal != "" || h.Blind != "":
-	case r.fresh != "":
-		r.blind(r.fresh) // nothing is sampled yet
+	case r.unsampled != "":
+		r.blind(r.unsampled) // nothing is sampled yet
 	default:
 		h.Signal = model.HarmByDelay // no online pod uses CPU, so that none can be harmed
 	}
@@ -94,12 +94,12 @@ func (r *round) signal() {
 func (r *round) keep(p Pod) {
 	p.Lacks = max(p.Harm.Milli, p.Lacks-(p.Lacks*int64(r.since/time.Millisecond)+2999)/3000)
 	s, n := &r.state, len(r.state.Pods)
-	if !r.differs && n < len(r.last) && r.last[n] == p {
+	if !r.podsCopied && n < len(r.last) && r.last[n] == p {
 		s.Pods = r.last[:n+1]
 		return
 	}
-	if !r.differs {
-		s.Pods, r.differs = append(make([]Pod, 0, max(len(r.last), n+1)), s.Pods...), true
+	if !r.podsCopied {
+		s.Pods, r.podsCopied = append(make([]Pod, 0, max(len(r.last), n+1)), s.Pods...), true
 	}
 	s.Pods = append(s.Pods, p)
 }
@@ -159,8 +159,8 @@ func (r *round) pod(pod *model.Pod, p Pod) Pod {
 		p.Tolerated, p.Stopped, p.Debt, p.Harm = model.Tolerated{}, false, 0, model.PodHarm{}
 		return p
 	case !isNew && p.At == 0:
-		if r.fresh == "" && u.CPU.Milli >= LeastUse {
-			r.fresh = pod.UID
+		if r.unsampled == "" && u.CPU.Milli >= LeastUse {
+			r.unsampled = pod.UID
 		}
 		return p
 	}
@@ -192,9 +192,9 @@ func (r *round) judge(pod *model.Pod, p *Pod, span model.WaitSpan, from time.Dur
 		span.Ran = min(span.Ran, span.Length)
 	}
 	key := keyOf(pod)
-	p.Permille = tolerated + r.state.baseline(key).at(milli)
+	p.Permille = toleratedPart + r.state.baseline(key).at(milli)
 	if model.IsSystem(p.UID) {
-		p.Turn = turn
+		p.Turn = systemTurn
 		r.starves(p, span)
 	}
 	beyond := span.Excess(model.Tolerated{Permille: p.Permille, Turn: p.Turn})
@@ -208,7 +208,7 @@ func (r *round) judge(pod *model.Pod, p *Pod, span model.WaitSpan, from time.Dur
 	ratio := int64(max(span.Waited, 0) * 1000 / max(span.Ran, time.Microsecond))
 	if r.Batch.Quiet {
 		if p.Debt = 0; milli > 0 && r.state.Quiet != 0 && from >= r.state.Quiet {
-			r.learn(key, milli, min(ratio, mostLearned))
+			r.learn(key, milli, min(ratio, maxLearned))
 		}
 		return
 	}
@@ -238,11 +238,11 @@ func (p *Pod) own(now, length time.Duration, lacks, most int64) int64 {
 	if p.OwnAt != 0 && now-p.OwnAt >= ownTTL {
 		p.Own, p.OwnAt = Bin{}, 0
 	}
-	if p.Own.Samples < weight {
+	if p.Own.Samples < meanSamples {
 		return 0
 	}
 	if lacks < p.Own.Mean/2000 {
-		p.Own.Mean -= p.Own.Mean / weight * int64(min(length, time.Second)/time.Millisecond) / 1000
+		p.Own.Mean -= p.Own.Mean / meanSamples * int64(min(length, time.Second)/time.Millisecond) / 1000
 		p.Own.Differs = min(p.Own.Differs, p.Own.Mean)
 	}
 	return min(p.Own.high(), most)
@@ -281,7 +281,7 @@ func (r *round) see(signal model.HarmSignal) {
 
 // lost records that a pod which uses CPU has no recent signal: only the figure of its service is left, if it has one.
 func (r *round) lost(uid string) {
-	if slices.Contains(r.known, uid) {
+	if slices.Contains(r.figured, uid) {
 		r.see(model.HarmByService)
 		return
 	}

@@ -9,8 +9,8 @@ import (
 const (
 	// Wait that is no harm each time that a task of a service gets a CPU. Services compete with all pods together, whose
 	// turn lasts some milliseconds.
-	turn       = time.Millisecond
-	starvedFor = time.Minute // for which it is told that a service waited
+	systemTurn = time.Millisecond
+	starvedTTL = time.Minute // for which it is told that a service waited
 )
 
 // Starved is how long one of the node's own services waited, whoever made it wait.
@@ -33,7 +33,7 @@ func (r *round) system() {
 		if p.Starved.At == r.now {
 			p.Starved.By = r.culprit(&p)
 		}
-		if p.Starved.At != 0 && r.now-p.Starved.At <= starvedFor {
+		if p.Starved.At != 0 && r.now-p.Starved.At <= starvedTTL {
 			r.Harm.Starved = append(r.Harm.Starved, r.starvedReason(&p))
 		}
 		r.keep(p)
@@ -43,7 +43,7 @@ func (r *round) system() {
 // starves records what a service waited, whoever made it wait.
 func (r *round) starves(p *Pod, span model.WaitSpan) {
 	s, lacks := &p.Starved, int64(0)
-	s.Debt, lacks = span.Owe(s.Debt, r.mostDebt(p), model.Tolerated{Permille: tolerated, Turn: turn})
+	s.Debt, lacks = span.Owe(s.Debt, r.mostDebt(p), model.Tolerated{Permille: toleratedPart, Turn: systemTurn})
 	if lacks > 0 {
 		s.At, s.Milli = r.now, lacks
 	}

@@ -7,20 +7,20 @@ import (
 )
 
 const (
-	minSamples = 24  // samples before any suspect is found: two minutes
-	pressed    = 100 // thousandths of the time that a pod must wait to be a victim
-	rose       = 50  // thousandths by which its waiting must have risen
-	share      = 400 // thousandths of the rise that the suspect's use must explain
-	threshold  = 640 // least score of a suspect among four neighbours
+	minSamples    = 24  // samples before any suspect is found: two minutes
+	minVictimWait = 100 // thousandths of the time that a pod must wait to be a victim
+	minRise       = 50  // thousandths by which its waiting must have risen
+	minExplained  = 400 // thousandths of the rise that the suspect's use must explain
+	minScore      = 640 // least score of a suspect among four neighbours
 	// is added to the threshold each time the number of neighbours grows by the factor e: one of many fits by chance
-	chance       = 140
-	maxThreshold = 900 // the threshold never exceeds this
-	usual        = 4   // neighbours
-	tied         = 30  // scores that differ by less count as equal
-	confirmed    = 2   // spans in a row in which a suspect must be found
-	idle         = 25  // milli-cores: a pod whose use varies by less is no suspect
-	rested       = 2   // spans
-	mostUsed     = model.MaxCPUs * 1000
+	scorePerNeighbours = 140
+	maxMinScore        = 900 // the threshold never exceeds this
+	fewNeighbours      = 4   // neighbours
+	sameScore          = 30  // scores that differ by less count as equal
+	confirmSpans       = 2   // spans in a row in which a suspect must be found
+	minVariation       = 25  // milli-cores: a pod whose use varies by less is no suspect
+	restSpans          = 2   // spans
+	maxUsed            = model.MaxCPUs * 1000
 )
 
 // find searches the suspect of the online pod whose waiting rose most. It returns the suspect's slope too.
@@ -30,13 +30,13 @@ func (s *State) find(pods []Pod) (model.Finding, float64) {
 		return model.Finding{}, 0
 	}
 	t, row := &s.Tracks[victim], &s.Rows[victim]
-	f := model.Finding{Victim: t.UID, Code: model.SuspectUnknown, Seconds: int64(t.Wait) * int64(span.Seconds())}
-	f.Wait = row.Wait.mean(s.Span, recent)
+	f := model.Finding{Victim: t.UID, Code: model.SuspectUnknown, Seconds: int64(t.Wait) * int64(spanLength.Seconds())}
+	f.Wait = row.Wait.mean(s.Span, recentSpans)
 	f.Rise = f.Wait - row.Wait.lowest(s.Span, int64(t.Wait))
-	if f.Rise < rose {
+	if f.Rise < minRise {
 		return model.Finding{}, 0
 	}
-	var wait, own, use [samples]float64
+	var wait, own, use [maxSamples]float64
 	scores := make([]score, len(s.Tracks))
 	varied, best := 0, 0.0
 	for i := range s.Tracks {
@@ -55,16 +55,16 @@ func (s *State) find(pods []Pod) (model.Finding, float64) {
 	}
 	f.Needed = needed(varied)
 	f.Score = int64(best)
-	if i := s.likeliest(pods, scores, &f, max(best-tied, float64(f.Needed))); i >= 0 {
+	if i := s.likeliest(pods, scores, &f, max(best-sameScore, float64(f.Needed))); i >= 0 {
 		return f, scores[i].slope
 	}
-	t.Rest = rested
+	t.Rest = restSpans
 	return f, 0
 }
 
 // needed returns the least score of a suspect among so many neighbours.
 func needed(neighbours int) int64 {
-	return min(threshold+int64(chance*math.Log(max(float64(neighbours)/usual, 1))), maxThreshold)
+	return min(minScore+int64(scorePerNeighbours*math.Log(max(float64(neighbours)/fewNeighbours, 1))), maxMinScore)
 }
 
 // victim returns the online pod whose waiting rose most above its mean; -1: none waits. A pod for which no suspect was
@@ -80,8 +80,8 @@ func (s *State) victim(pods []Pod) int {
 		if !pods[i].Online || t.Wait < minSamples || t.Used < minSamples {
 			continue
 		}
-		now := s.Rows[i].Wait.mean(s.Span, recent)
-		if now < pressed {
+		now := s.Rows[i].Wait.mean(s.Span, recentSpans)
+		if now < minVictimWait {
 			continue
 		}
 		rise := now - s.Rows[i].Wait.mean(s.Span, int64(t.Wait))
@@ -101,9 +101,9 @@ func (s *State) likeliest(pods []Pod, scores []score, f *model.Finding, fit floa
 			continue
 		}
 		// How much of the victim's waiting comes from what the pod uses now beyond its lowest use.
-		used := s.Rows[i].Used.mean(s.Span, recent)
+		used := s.Rows[i].Used.mean(s.Span, recentSpans)
 		explained := int64(scores[i].slope * float64(used-s.Rows[i].Used.lowest(s.Span, int64(s.Tracks[i].Used))))
-		if explained*1000 < f.Rise*share {
+		if explained*1000 < f.Rise*minExplained {
 			continue
 		}
 		best = i

@@ -90,7 +90,7 @@ func TestObserves(t *testing.T) {
 			t.Fatalf("%+v", b.Throttles)
 		}
 	}
-	if p.state.Trials != [hourly]time.Duration{} {
+	if p.state.Trials != [trialsPerHour]time.Duration{} {
 		t.Errorf("trials: %v", p.state.Trials)
 	}
 	p = trying(t, true)

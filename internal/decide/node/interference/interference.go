@@ -26,9 +26,9 @@ type State struct {
 	Streak  int                // spans in a row with that suspect
 	Result  model.Interference // of the last call
 
-	Throttled []Throttled           // batch pods that are throttled or were, ordered by UID
-	Trials    [hourly]time.Duration // when the last trials began; 0: never
-	Ended     time.Duration         // when the last trial ended
+	Throttled []Throttled                  // batch pods that are throttled or were, ordered by UID
+	Trials    [trialsPerHour]time.Duration // when the last trials began; 0: never
+	Ended     time.Duration                // when the last trial ended
 }
 
 // Kept returns the part of a state that outlives the agent. Samples do not: an agent that restarts has missed a span,
@@ -73,7 +73,7 @@ func (s *State) report() {
 		r.Named = model.Finding{}
 	}
 	same := r.Named.Victim == f.Victim && r.Named.Suspect == f.Suspect
-	if f.Suspect == "" || same || r.Named.Suspect != "" && since < pause {
+	if f.Suspect == "" || same || r.Named.Suspect != "" && since < trialInterval {
 		return
 	}
 	r.Named, r.NamedAt = *f, s.Clock
@@ -85,7 +85,7 @@ func (s *State) confirm(f model.Finding) model.Finding {
 		s.Suspect, s.Streak = f.Suspect, 0
 	}
 	s.Streak++
-	if f.Suspect != "" && s.Streak < confirmed {
+	if f.Suspect != "" && s.Streak < confirmSpans {
 		f.Suspect, f.Code = "", model.SuspectUnknown
 	}
 	return f

@@ -127,7 +127,7 @@ func (m method) play(w *world) []fit {
 			continue
 		}
 		now, low := ends(wait)
-		if now < pressed || now-low < rose {
+		if now < minVictimWait || now-low < minRise {
 			steps = append(steps, fit{})
 			continue
 		}
@@ -139,7 +139,7 @@ func (m method) play(w *world) []fit {
 			}
 		}
 		s := fit{who, scores[who]}
-		if high, least := ends(uses[who]); slopes[who]*(high-least)*1000 < share*(now-low) {
+		if high, least := ends(uses[who]); slopes[who]*(high-least)*1000 < minExplained*(now-low) {
 			s.score = 0
 		}
 		steps = append(steps, s)
@@ -149,7 +149,7 @@ func (m method) play(w *world) []fit {
 
 func window(x []float64, v float64) []float64 {
 	x = append(x, v)
-	return x[max(0, len(x)-samples):]
+	return x[max(0, len(x)-maxSamples):]
 }
 
 // ends returns the mean of what is now, and that of the lowest quarter.
@@ -158,8 +158,8 @@ func ends(x []float64) (now, low float64) {
 	for _, v := range sorted[:len(x)/4] {
 		low += v / float64(len(x)/4)
 	}
-	for _, v := range x[len(x)-recent:] {
-		now += v / recent
+	for _, v := range x[len(x)-recentSpans:] {
+		now += v / recentSpans
 	}
 	return now, low
 }
@@ -259,7 +259,7 @@ func joint(wait, load []float64, uses [][]float64) (scores, slopes []float64) {
 // §4.2, with the waiting in place of the cycles per instruction. It has no slope.
 func cpi2(wait, _ []float64, uses [][]float64) (scores, slopes []float64) {
 	_, low := ends(wait)
-	threshold := max(low+rose, pressed)
+	threshold := max(low+minRise, minVictimWait)
 	for _, use := range uses {
 		sum, score := 0.0, 0.0
 		for _, u := range use {

@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	span         = 5 * time.Second // one sample is the mean of a span
-	samples      = 60              // kept: five minutes
+	spanLength   = 5 * time.Second // one sample is the mean of a span
+	maxSamples   = 60              // kept: five minutes
 	maxSampleAge = 2 * time.Second // older measurements do not belong to the open span
-	recent       = 3               // samples that describe the present
+	recentSpans  = 3               // samples that describe the present
 	minSpan      = time.Second / 2 // a shorter time counts for no span of waiting
 )
 
@@ -37,10 +37,10 @@ type Row struct {
 }
 
 // ring is the samples of five minutes. It begins anew then: a new sample changes nothing else.
-type ring[T int16 | int32] [samples]T
+type ring[T int16 | int32] [maxSamples]T
 
 // place returns where in a ring the sample stands that is so many spans old, while a span is open; 0 is the newest.
-func place(open, age int64) int64 { return (open - 1 - age + samples) % samples }
+func place(open, age int64) int64 { return (open - 1 - age + maxSamples) % maxSamples }
 
 // mean returns the mean of the n newest samples.
 func (r *ring[T]) mean(open, n int64) int64 {
@@ -110,13 +110,13 @@ func (s *State) index(uid string) (int, bool) {
 
 // turn completes the open span if its time is over, and reports whether it did. After a gap it drops all samples.
 func (s *State) turn() bool {
-	now := int64(s.Clock/span) + 1
+	now := int64(s.Clock/spanLength) + 1
 	switch {
 	case now == s.Span:
 		return false
 	case now == s.Span+1:
 		s.complete()
-		s.Length = min(s.Length+1, samples)
+		s.Length = min(s.Length+1, maxSamples)
 	default:
 		for i := range s.Tracks {
 			s.Tracks[i] = Track{UID: s.Tracks[i].UID}
@@ -130,19 +130,19 @@ func (s *State) turn() bool {
 // complete makes the samples of the open span.
 func (s *State) complete() {
 	s.Rows = slices.Clone(s.Rows)
-	at := s.Span % samples
+	at := s.Span % maxSamples
 	for i := range s.Tracks {
 		t, row := &s.Tracks[i], &s.Rows[i]
 		if t.Count > 0 {
-			row.Used[at], t.Used = int32(t.Sum/int64(t.Count)), min(t.Used+1, samples)
+			row.Used[at], t.Used = int32(t.Sum/int64(t.Count)), min(t.Used+1, maxSamples)
 		} else {
 			t.Used = 0
 		}
 		t.Sum, t.Count = 0, 0
 		length, waited := t.Lacked.At-t.Began.At, t.Lacked.Wait-t.Began.Wait
-		if minSpan <= length && length <= 2*span {
+		if minSpan <= length && length <= 2*spanLength {
 			// The kernel accounts a wait when it ends, so a span may show more than all of its time.
-			row.Wait[at], t.Wait = int16(min(waited*1000/length, 1000)), min(t.Wait+1, samples)
+			row.Wait[at], t.Wait = int16(min(waited*1000/length, 1000)), min(t.Wait+1, maxSamples)
 		} else {
 			t.Wait = 0
 		}
@@ -155,13 +155,13 @@ func (t *Track) measure(now time.Duration, p *Pod) {
 	belongs := func(at, last time.Duration) bool { return at > last && at <= now && now-at <= maxSampleAge }
 	if belongs(p.UsedAt, t.UsedAt) {
 		t.UsedAt = p.UsedAt
-		t.Sum += min(max(p.Used, 0), mostUsed)
+		t.Sum += min(max(p.Used, 0), maxUsed)
 		t.Count++
 	}
 	if belongs(p.Lacked.At, t.Lacked.At) {
 		before := t.Lacked
 		t.Lacked = p.Lacked
-		if t.Lacked.At-before.At > 2*span || t.Lacked.Wait < before.Wait { // after a gap, or the sum began anew
+		if t.Lacked.At-before.At > 2*spanLength || t.Lacked.Wait < before.Wait { // after a gap, or the sum began anew
 			t.Began = t.Lacked
 		}
 	}

@@ -246,13 +246,13 @@ func TestRing(t *testing.T) {
 	s := State{Rows: make([]Row, 1), Tracks: make([]Track, 1)}
 	r := rand.New(rand.NewPCG(1, 13))
 	var all []int64
-	for s.Clock = 0; len(all) < 3*samples; s.Clock += span {
+	for s.Clock = 0; len(all) < 3*maxSamples; s.Clock += spanLength {
 		use := r.Int64N(5000)
 		s.Tracks[0].Sum, s.Tracks[0].Count = use, 1
 		if s.turn() && s.Length > 0 {
 			all = append(all, use)
 		}
-		n := min(len(all), samples)
+		n := min(len(all), maxSamples)
 		if got := int64(s.Tracks[0].Used); got != int64(n) || s.Length != got {
 			t.Fatalf("%d spans: %d samples count, of %d", len(all), got, s.Length)
 		}
@@ -323,7 +323,7 @@ func FuzzDecide(f *testing.F) {
 				t.Fatalf("%+v", b.Finding)
 			}
 			for _, h := range b.Throttles {
-				if h.Milli < leastPart || h.Times >= 1000 || h.Times < deepest {
+				if h.Milli < model.MinBatchPart || h.Times >= 1000 || h.Times < deepestThrottle {
 					t.Fatalf("%+v", h)
 				}
 			}

@@ -17,8 +17,8 @@ type score struct {
 // what else was tried.
 func scoreOf(wait, own, use []float64) (score, bool) {
 	n := len(wait)
-	var b [3][samples]float64
-	if u := level(&b[0], use[1:]); dot(u, u) < idle*idle*float64(n-1) {
+	var b [3][maxSamples]float64
+	if u := level(&b[0], use[1:]); dot(u, u) < minVariation*minVariation*float64(n-1) {
 		return score{}, false
 	}
 	var levels, edges, slope float64
@@ -34,12 +34,12 @@ func scoreOf(wait, own, use []float64) (score, bool) {
 }
 
 // level copies a series, centred.
-func level(into *[samples]float64, x []float64) []float64 {
+func level(into *[maxSamples]float64, x []float64) []float64 {
 	return centre(into[:copy(into[:], x)])
 }
 
 // edge returns how much higher two samples each are than the two before, centred.
-func edge(into *[samples]float64, x []float64) []float64 {
+func edge(into *[maxSamples]float64, x []float64) []float64 {
 	n := 0
 	for i := 3; i < len(x); i++ {
 		into[n] = x[i] + x[i-1] - x[i-2] - x[i-3]

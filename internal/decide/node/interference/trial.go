@@ -9,28 +9,27 @@ import (
 
 // How batch pods are throttled on trial.
 const (
-	hourly        = 6                // trials in an hour, at most
-	mostThrottled = 4                // pods at once
-	pause         = time.Minute      // from the end of a trial to the next
-	skipped       = 1                // spans after throttling that do not count
-	trial         = skipped + recent // spans that a trial takes
+	trialsPerHour = 6                          // trials in an hour, at most
+	maxThrottled  = 4                          // pods at once
+	trialInterval = time.Minute                // from the end of a trial to the next
+	skippedSpans  = 1                          // spans after throttling that do not count
+	trialSpans    = skippedSpans + recentSpans // spans that a trial takes
 	// spans in which a suspect must have been found after the first: the trial's baseline then began after it
-	ripe = recent
+	ripeSpans = recentSpans
 
-	half      = 500 // thousandths of its use, or of its last throttle, that a pod is throttled to
-	deepest   = 125 // thousandths of its use before the first throttle: the deepest throttle
-	leastPart = 10  // milli-cores, as in rule contention
-	worthy    = 30  // thousandths of the time that a trial must promise
-	helps     = 500 // thousandths of the promise; less is no relief
-	bites     = 750 // thousandths of its throttle: a pod that uses less is not limited by it
+	halved          = 500 // thousandths of its use, or of its last throttle, that a pod is throttled to
+	deepestThrottle = 125 // thousandths of its use before the first throttle: the deepest throttle
+	minPromise      = 30  // thousandths of the time that a trial must promise
+	minRelief       = 500 // thousandths of the promise; less is no relief
+	limitingUse     = 750 // thousandths of its throttle: a pod that uses less is not limited by it
 
-	patience    = time.Minute      // until a throttle is eased; doubles each time the pod is throttled again
-	maxPatience = 8 * time.Minute  // patience never exceeds this
-	still       = 4                // times patience: then the throttle is eased though the victim still waits
-	spared      = 10 * time.Minute // until a pod whose trial did not help is tried again; doubles each time
-	ignored     = 80 * time.Minute // the most that this becomes
-	lost        = 12               // spans without a measurement of the victim, until the throttle is lifted
-	unthrottled = 1000             // thousandths: not throttled
+	minPatience     = time.Minute      // until a throttle is eased; doubles each time the pod is throttled again
+	maxPatience     = 8 * time.Minute  // patience never exceeds this
+	patiencesAtMost = 4                // times patience: then the throttle is eased though the victim still waits
+	retryAfter      = 10 * time.Minute // until a pod whose trial did not help is tried again; doubles each time
+	maxRetryAfter   = 80 * time.Minute // the most that this becomes
+	blindSpans      = 12               // spans without a measurement of the victim, until the throttle is lifted
+	unthrottled     = 1000             // thousandths: not throttled
 )
 
 // Throttled is a batch pod that is throttled, or was: what is remembered of that bounds further trials. Spans are
@@ -62,7 +61,7 @@ func (s *State) act(in *Input, slope float64) {
 	})
 	r := &s.Result
 	named := r.Finding.Code == model.SuspectNamed
-	tries := in.Acts && named && s.Streak > ripe && s.try(slope)
+	tries := in.Acts && named && s.Streak > ripeSpans && s.try(slope)
 	r.Throttles = make([]model.Throttle, 0, len(s.Throttled))
 	for i := range s.Throttled {
 		if s.Throttled[i].Times < unthrottled {
@@ -81,17 +80,17 @@ func (s *State) review(h *Throttled, in *Input) {
 	if h.Blind++; there && s.Tracks[victim].Wait > 0 {
 		h.Blind = 0
 	}
-	eases := int(h.Patience / span)
+	eases := int(h.Patience / spanLength)
 	switch {
-	case !there || h.Blind >= lost:
+	case !there || h.Blind >= blindSpans:
 		s.finish(h)
 		h.set(unthrottled)
 	case h.Code == model.ThrottleTried:
-		if h.Spans >= trial {
+		if h.Spans >= trialSpans {
 			s.judge(h, pod, victim)
 		}
-	case h.Spans < eases, s.Tracks[victim].Wait < recent:
-	case s.Rows[victim].Wait.mean(s.Span, recent) < pressed, h.Spans >= still*eases:
+	case h.Spans < eases, s.Tracks[victim].Wait < recentSpans:
+	case s.Rows[victim].Wait.mean(s.Span, recentSpans) < minVictimWait, h.Spans >= patiencesAtMost*eases:
 		h.Code = model.ThrottleEased
 		h.set(2 * h.Times)
 	}
@@ -101,19 +100,19 @@ func (s *State) review(h *Throttled, in *Input) {
 // and the throttle limited the pod. If the pod used less of its own accord, the victim's relief proves nothing.
 func (s *State) judge(h *Throttled, pod, victim int) {
 	s.finish(h)
-	measured := s.Tracks[victim].Wait >= recent && s.Tracks[pod].Used >= recent
-	uses := s.Rows[pod].Used.mean(s.Span, recent)
-	h.Relief = h.Before - s.Rows[victim].Wait.mean(s.Span, recent)
+	measured := s.Tracks[victim].Wait >= recentSpans && s.Tracks[pod].Used >= recentSpans
+	uses := s.Rows[pod].Used.mean(s.Span, recentSpans)
+	h.Relief = h.Before - s.Rows[victim].Wait.mean(s.Span, recentSpans)
 	switch {
-	case !measured || uses*1000 < h.Milli*bites || uses > h.Milli*5/4+leastPart:
-		h.Again = s.Clock + pause
-	case h.Relief*1000 >= h.Expect*helps:
+	case !measured || uses*1000 < h.Milli*limitingUse || uses > h.Milli*5/4+model.MinBatchPart:
+		h.Again = s.Clock + trialInterval
+	case h.Relief*1000 >= h.Expect*minRelief:
 		h.Code, h.Spans, h.Failed = model.ThrottleKept, 0, 0
 		return
 	default:
 		s.Result.Undone = h.Throttle
 		s.Result.Undone.Code = model.ThrottleUndone
-		h.Again = s.Clock + min(spared<<min(h.Failed, 4), ignored)
+		h.Again = s.Clock + min(retryAfter<<min(h.Failed, 4), maxRetryAfter)
 		h.Failed++
 	}
 	h.Throttle, h.Spans = h.Was, 0 // as before the trial
@@ -122,7 +121,7 @@ func (s *State) judge(h *Throttled, pod, victim int) {
 // set throttles a pod to so many thousandths of its use before the first throttle.
 func (h *Throttled) set(times int64) {
 	h.Times, h.Spans = times, 0
-	h.Milli = max(h.Used*times/1000, leastPart)
+	h.Milli = max(h.Used*times/1000, model.MinBatchPart)
 }
 
 // finish ends the trial of a pod, if it is on trial.
@@ -146,7 +145,7 @@ func (s *State) try(slope float64) bool {
 		}
 	}
 	spent := s.Trials[0] != 0 && s.Clock-s.Trials[0] < time.Hour
-	if spent || s.Ended != 0 && s.Clock-s.Ended < pause || throttled >= mostThrottled {
+	if spent || s.Ended != 0 && s.Clock-s.Ended < trialInterval || throttled >= maxThrottled {
 		return false
 	}
 	i, known := model.IndexByUID(s.Throttled, f.Suspect, func(h *Throttled) string { return h.UID })
@@ -157,9 +156,9 @@ func (s *State) try(slope float64) bool {
 	if h.Times >= unthrottled {
 		h.Used = f.Used
 	}
-	times := h.Times * half / 1000
+	times := h.Times * halved / 1000
 	expect := min(int64(slope*float64(f.Used-h.Used*times/1000)), f.Explain)
-	if times < deepest || expect < worthy {
+	if times < deepestThrottle || expect < minPromise {
 		return false
 	}
 	h.Was, h.Before, h.Blind = h.Throttle, f.Wait, 0
@@ -168,9 +167,9 @@ func (s *State) try(slope float64) bool {
 	if s.Clock-h.Tried > time.Hour {
 		h.Patience = 0
 	}
-	h.Tried, h.Patience = s.Clock, min(max(2*h.Patience, patience), maxPatience)
+	h.Tried, h.Patience = s.Clock, min(max(2*h.Patience, minPatience), maxPatience)
 	copy(s.Trials[:], s.Trials[1:])
-	s.Trials[hourly-1] = s.Clock
+	s.Trials[trialsPerHour-1] = s.Clock
 	if known {
 		s.Throttled[i] = h
 	} else {

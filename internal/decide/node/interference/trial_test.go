@@ -183,7 +183,8 @@ func (p *bounded) second(t *testing.T, seed uint64) {
 			p.changed = append(p.changed, p.in.Clock)
 		}
 		for _, c := range p.in.Pods {
-			if c.UID == h.UID && !c.Batch || h.UID == h.Victim || h.Milli < leastPart || h.Times < deepest || h.Times >= 1000 {
+			if c.UID == h.UID && !c.Batch || h.UID == h.Victim || h.Milli < model.MinBatchPart ||
+				h.Times < deepestThrottle || h.Times >= 1000 {
 				t.Fatalf("seed %d: %+v is throttled as %+v", seed, c, h)
 			}
 		}
@@ -200,7 +201,7 @@ func (p *bounded) second(t *testing.T, seed uint64) {
 	for len(p.changed) > 0 && p.in.Clock-p.changed[0] >= time.Hour {
 		p.changed = p.changed[1:]
 	}
-	if tried > 1 || len(b.Throttles) > mostThrottled || len(p.tighter) > hourly || len(p.changed) > 3*hourly {
+	if tried > 1 || len(b.Throttles) > maxThrottled || len(p.tighter) > trialsPerHour || len(p.changed) > 3*trialsPerHour {
 		t.Fatalf("seed %d: %d trials at once, %d throttled; in an hour %d times less, %d changes", seed, tried,
 			len(b.Throttles), len(p.tighter), len(p.changed))
 	}
