@@ -51,6 +51,9 @@ With --plan, show only the containers that would move. Nothing moves. The exit c
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
 			defer cancel()
+			if address == "" && node == "" {
+				address = os.Getenv(agentVariable)
+			}
 			if address == "" {
 				a, err := cluster.connect()
 				if err != nil {
@@ -81,8 +84,7 @@ With --plan, show only the containers that would move. Nothing moves. The exit c
 	}
 	c.Flags().StringVar(&node, "node", "",
 		"name of the node; without it the node of the pod in --plan, or the only one that has an agent")
-	c.Flags().StringVar(&address, "agent", "",
-		"address of the agent's --local; without it the agent is reached through the cluster")
+	c.Flags().StringVar(&address, "agent", "", agentUsage)
 	cluster.flags(c)
 	completeFlag(c, &cluster, "node")
 	c.Flags().StringVar(&plan, "plan", "",

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -101,8 +102,7 @@ the last one at or before that time, of the agent's journal or of a copy of it.`
 		},
 	}
 	e.cluster.namespaced(c)
-	c.Flags().StringVar(&e.address, "agent", "",
-		"address of the agent's --local; without it the agent is reached through the cluster")
+	c.Flags().StringVar(&e.address, "agent", "", agentUsage)
 	c.Flags().StringVar(&e.node, "node", "", "with pod: its node, where the cluster does not know the pod any more")
 	completeFlag(c, &e.cluster, "node")
 	c.Flags().StringVar(&e.journal, "journal", "", "explain by this journal: a run directory, a copy of it, or a file")
@@ -153,6 +153,9 @@ func (e *explainer) check(kind, name string) (err error) {
 func (e *explainer) explain(ctx context.Context, kind, name string) (answer, error) {
 	if e.journal != "" {
 		return e.byJournal(kind, name)
+	}
+	if e.address == "" && (kind == "pod" && e.node == "" || kind == "node" && name == "") {
+		e.address = os.Getenv(agentVariable)
 	}
 	var a *apis
 	if e.address == "" {

@@ -24,6 +24,12 @@ const (
 	metricsPort = 9464
 )
 
+// agentVariable names the variable that has, in the agent's pod, the address of this agent. The chart sets it.
+const agentVariable = "WATERLINE_AGENT"
+
+const agentUsage = "address of the agent's --local (default $" + agentVariable + ", which the agent's pod has; else the " +
+	"agent is reached through the cluster)"
+
 // How the chart labels pods of Waterline.
 const (
 	appLabel    = "app.kubernetes.io/name"

@@ -118,19 +118,19 @@ core() {
 	image -name wl.test/busybox:1 -o "$images/busybox.tar" -links "$applets" "$busybox=/bin/busybox"
 	image -name wl.test/pause:1 -o "$images/pause.tar" -entrypoint /pause -links /bin/sh=busybox,/bin/sleep=busybox \
 		"$busybox=/bin/busybox" test/bed/pause.sh=/pause
-	image -name waterline/agent:dev -o "$images/agent.tar" -entrypoint /waterline-agent \
-		out/bin/waterline-agent=/waterline-agent
+	image -name waterline/agent:dev -o "$images/agent.tar" -entrypoint /bin/waterline-agent \
+		out/bin/waterline-agent=/bin/waterline-agent out/bin/waterline=/bin/waterline
 	mkdir -p "$next" # a newer version of the agent
 	go run ./test/bed/cmd/next "$next" >"$next/overlay.json"
 	go build -overlay "$next/overlay.json" -ldflags '-s -w -X main.version=next' -o "$next/" ./cmd/waterline-agent
-	image -name waterline/agent:next -o "$images/agent-next.tar" -entrypoint /waterline-agent \
-		"$next/waterline-agent=/waterline-agent"
+	image -name waterline/agent:next -o "$images/agent-next.tar" -entrypoint /bin/waterline-agent \
+		"$next/waterline-agent=/bin/waterline-agent"
 	for name in manager guard; do
-		image -name "waterline/$name:dev" -o "$images/$name.tar" -user 65532 -entrypoint "/waterline-$name" \
-			"out/bin/waterline-$name=/waterline-$name"
+		image -name "waterline/$name:dev" -o "$images/$name.tar" -user 65532 -entrypoint "/bin/waterline-$name" \
+			"out/bin/waterline-$name=/bin/waterline-$name"
 	done
-	image -name waterline/scheduler:dev -o "$images/scheduler.tar" -user 65532 -entrypoint /waterline-scheduler \
-		"$bin/waterline-scheduler=/waterline-scheduler"
+	image -name waterline/scheduler:dev -o "$images/scheduler.tar" -user 65532 -entrypoint /bin/waterline-scheduler \
+		"$bin/waterline-scheduler=/bin/waterline-scheduler"
 }
 
 dns() { kept coredns "$coredns" build_coredns; }

@@ -25,8 +25,6 @@ type machine interface {
 	restart(component string) error
 	// ctr runs containerd's command.
 	ctr(args ...string) (string, error)
-	// restore runs waterline restore on the node.
-	restore() (string, error)
 	// runDir returns the agent's run directory.
 	runDir() string
 }
@@ -70,10 +68,6 @@ func (here) run(args ...string) (string, error) {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
 	return string(out), nil
-}
-
-func (here) restore() (string, error) {
-	return program("waterline", "restore", "--run-dir", bed.RunWaterline())
 }
 
 func (here) runDir() string { return bed.RunWaterline() }
@@ -122,19 +116,4 @@ func (g guest) restart(component string) error {
 
 func (g guest) ctr(args ...string) (string, error) {
 	return g.run(append([]string{"ctr", "--connect-timeout", "5m", "-n", "k8s.io"}, args...)...)
-}
-
-func (g guest) restore() (string, error) {
-	waterline, err := os.ReadFile(filepath.Join(built, "bin/waterline"))
-	if err != nil {
-		return "", err
-	}
-	const path = "/usr/local/bin/waterline"
-	if err := g.writeFile(path, waterline); err != nil {
-		return "", err
-	}
-	if out, err := g.run("chmod", "755", path); err != nil {
-		return out, err
-	}
-	return g.run(path, "restore")
 }

@@ -515,46 +515,6 @@ func (n *node) settled() {
 	})
 }
 
-// TestNodeRestore removes Waterline. The values stay until waterline restore restores them from the specs.
-func TestNodeRestore(t *testing.T) {
-	oneNode(t, "level 3 restores the files of cgroup v2")
-	n := install(t, "--set", "profile=cpu-share-syncer")
-	a := n.run("a", `iqiyi.com/cpu-share: "512"`, "requests: {cpu: 100m}, limits: {cpu: 200m}", false)
-	n.expect(t, a, model.Shares, 512)
-	n.expect(t, a, model.Quota, model.Unlimited) // by the profile
-	container, _ := n.container("a")
-	n.expect(t, container, model.Quota, model.Unlimited)
-	all := n.cpus(container)
-	n.cpuPod("alone", "exclusive", "1")
-	alone, _ := n.container("alone")
-	n.runsOn("alone", n.own("alone", model.CPUsExclusive))
-	n.runsOn("a", all.Minus(n.cpus(alone)))
-	// Uninstalling also deletes the policy, and an agent that still runs restores the files then.
-	kubectl(t, "delete", "daemonset", "-n", "waterline-system", "waterline-agent")
-	eventually(t, "the agent is gone", func() (bool, string) {
-		out := kubectl(t, "get", "pods", "-n", "waterline-system", "-o", "name")
-		return !strings.Contains(out, "waterline-agent"), out
-	})
-	if !n.is(a, model.Shares, 512) {
-		t.Errorf("without the agent, the weight is %d, want the last one", n.get(a, model.Shares))
-	}
-	helm(t, "uninstall", "waterline", "--no-hooks", "--namespace", "waterline-system", "--wait")
-	out, err := n.restore()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	for _, want := range []wanted{{a, model.Shares, 102}, {a, model.Quota, 20_000}, {container, model.Quota, 20_000}} {
-		if !n.is(want.dir, want.knob, want.value) {
-			t.Errorf("restored, %s %s is %d, want %d:\n%s", want.dir, want.knob, n.get(want.dir, want.knob), want.value, out)
-		}
-	}
-	for _, dir := range []string{container, alone} {
-		if is := n.cpus(dir); is != all {
-			t.Errorf("restored, %s runs on %s, want %s:\n%s", dir, is, all, out)
-		}
-	}
-}
-
 // TestNodeObserve checks that a policy in mode Observe changes no file, and that mode Disabled restores all.
 func TestNodeObserve(t *testing.T) {
 	oneNode(t, "an agent that only observes writes to neither")

@@ -53,15 +53,18 @@ func TestRelease(t *testing.T) {
 	first := filepath.Join(root, "out/release")
 	release(t, root, registry, key)
 	sizes := map[string]float64{}
-	for _, p := range []struct{ repository, file, user string }{
-		{"agent", "waterline-agent", "0"}, {"manager", "waterline-manager", "65532"}, {"guard", "waterline-guard", "65532"},
-		{"scheduler", "waterline-scheduler", "65532"}, {"cli", "waterline", "65532"},
+	for _, p := range []struct {
+		repository, user string
+		programs         []string
+	}{
+		{"agent", "0", []string{"waterline", "waterline-agent"}}, {"manager", "65532", []string{"waterline-manager"}},
+		{"guard", "65532", []string{"waterline-guard"}}, {"scheduler", "65532", []string{"waterline-scheduler"}},
 	} {
 		for _, arch := range []string{"amd64", "arm64"} {
 			t.Run(p.repository+" "+arch, func(t *testing.T) {
-				download, file := checkImage(t, registry, p.repository, p.file, p.user, arch)
+				download, files := checkImage(t, registry, p.repository, p.user, arch, p.programs)
 				sizes[p.repository+"_"+arch+"_download_mb"] = float64(download) / 1e6
-				sizes[p.repository+"_"+arch+"_file_mb"] = float64(file) / 1e6
+				sizes[p.repository+"_"+arch+"_files_mb"] = float64(files) / 1e6
 			})
 		}
 	}
@@ -153,9 +156,9 @@ func run(t *testing.T, program string, args ...string) string {
 	return string(out)
 }
 
-// checkImage pulls an image, and checks its size and its only file, which it runs. It returns the bytes of the download
-// and of the file.
-func checkImage(t *testing.T, registry, repository, file, user, arch string) (download, unpacked int64) {
+// checkImage pulls an image, and checks its size and its programs, which it runs. It returns the bytes of the download
+// and of the programs.
+func checkImage(t *testing.T, registry, repository, user, arch string, programs []string) (download, unpacked int64) {
 	ref, err := name.ParseReference(registry + "/waterline/" + repository + ":" + version)
 	if err != nil {
 		t.Fatal(err)
@@ -195,33 +198,41 @@ func checkImage(t *testing.T, registry, repository, file, user, arch string) (do
 	if err != nil {
 		t.Fatal(err)
 	}
-	isBill := func(d v1.Descriptor) bool { return d.ArtifactType == "application/vnd.cyclonedx+json" }
-	if !slices.ContainsFunc(index.Manifests, isBill) {
-		t.Errorf("no bill of materials refers to the image: %+v", index.Manifests)
+	isOther := func(d v1.Descriptor) bool { return d.ArtifactType != "application/vnd.cyclonedx+json" }
+	if n := len(slices.DeleteFunc(index.Manifests, isOther)); n != len(programs) {
+		t.Errorf("%d bills of materials refer to the image, want one for each of %v", n, programs)
 	}
 	content := mutate.Extract(img)
 	defer content.Close()
 	dir := t.TempDir()
-	if files := unpack(t, content, dir); !slices.Equal(files, []string{file}) {
-		t.Errorf("the image has the files %v", files)
+	var want []string
+	for _, program := range programs {
+		want = append(want, "bin/"+program)
 	}
-	flag, want := "--version", version
-	if repository == "scheduler" {
-		want = "+waterline-" + version
+	if files := unpack(t, content, dir); !slices.Equal(files, want) {
+		t.Errorf("the image has the files %v, want %v", files, want)
 	}
-	command := []string{filepath.Join(dir, file), flag}
-	if arch == "arm64" {
-		command = append([]string{"qemu-aarch64-static"}, command...)
+	for _, program := range programs {
+		file := filepath.Join(dir, program)
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unpacked += info.Size()
+		command := []string{file, "--version"}
+		if arch == "arm64" {
+			command = append([]string{"qemu-aarch64-static"}, command...)
+		}
+		want := version
+		if repository == "scheduler" {
+			want = "+waterline-" + version
+		}
+		if out := run(t, command[0], command[1:]...); !strings.Contains(out, want) {
+			t.Errorf("%s --version prints %q, want %s", program, out, want)
+		}
 	}
-	if out := run(t, command[0], command[1:]...); !strings.Contains(out, want) {
-		t.Errorf("%s %s prints %q, want %s", file, flag, out, want)
-	}
-	info, err := os.Stat(command[len(command)-2])
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("a download of %.1f MB, a file of %.1f MB", float64(download)/1e6, float64(info.Size())/1e6)
-	return download, info.Size()
+	t.Logf("a download of %.1f MB, programs of %.1f MB", float64(download)/1e6, float64(unpacked)/1e6)
+	return download, unpacked
 }
 
 // unpack writes the files of a tar archive into a directory, and returns their names in order.

@@ -1,8 +1,8 @@
 // Command image builds a container image for this machine's architecture without a container engine: one layer of the
 // given files, written as an archive that docker load, ctr image import and podman load accept.
 //
-//	go run ./deploy/cmd/image -name waterline/agent:dev -o agent.tar -entrypoint /waterline-agent \
-//		out/bin/waterline-agent=/waterline-agent
+//	go run ./deploy/cmd/image -name waterline/agent:dev -o agent.tar -entrypoint /bin/waterline-agent \
+//		out/bin/waterline-agent=/bin/waterline-agent
 package main
 
 import (

@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	r := release{programs: programs}
+	r := release{products: products}
 	flag.StringVar(&r.version, "version", "", "version of the release, and tag of its images")
 	flag.StringVar(&r.commit, "commit", "", "commit that the programs were built from")
 	flag.StringVar(&r.bin, "bin", "", "directory of the built programs")

@@ -26,28 +26,28 @@ const source = "https://github.com/waterline-io/waterline"
 // architectures lists what every image is built for.
 var architectures = []string{"amd64", "arm64"}
 
-// program is a program with an image of its own.
-type program struct {
-	repository string // of the image, below the registry
-	file       string // the program
+// product is an image of a release.
+type product struct {
+	repository string   // of the image, below the registry
+	programs   []string // its files, in /bin; the image runs the first one
 	user       string
 	about      string
 }
 
-// programs lists the images of a release. The agent runs as root, because the kernel's cgroup files belong to root.
-var programs = []program{
-	{"waterline/agent", "waterline-agent", "0", "Waterline's agent on each node"},
-	{"waterline/manager", "waterline-manager", "65532", "Waterline's webhook and controllers"},
-	{"waterline/guard", "waterline-guard", "65532", "Waterline's guard beside a NodeManager of YARN"},
-	{"waterline/scheduler", "waterline-scheduler", "65532", "The scheduler of Kubernetes with Waterline's plugins"},
-	{"waterline/cli", "waterline", "65532", "Waterline's command line"},
+// products lists the images of a release. The agent runs as root, because the kernel's cgroup files belong to root. Its
+// image has the command line too, for nodes without a shell.
+var products = []product{
+	{"waterline/agent", []string{"waterline-agent", "waterline"}, "0", "Waterline's agent on each node, and its command"},
+	{"waterline/manager", []string{"waterline-manager"}, "65532", "Waterline's webhook and controllers"},
+	{"waterline/guard", []string{"waterline-guard"}, "65532", "Waterline's guard beside a NodeManager of YARN"},
+	{"waterline/scheduler", []string{"waterline-scheduler"}, "65532", "Kubernetes' scheduler with Waterline's plugins"},
 }
 
 // release says what to make.
 type release struct {
 	version, commit string
 	bin, out        string // directories
-	programs        []program
+	products        []product
 	registry        string // empty: push nothing
 	plainHTTP       bool
 }
@@ -55,7 +55,7 @@ type release struct {
 // run makes everything, and prints the size of each image.
 func (r release) run(ctx context.Context, out io.Writer) error {
 	var pushed strings.Builder
-	for _, p := range r.programs {
+	for _, p := range r.products {
 		index, bills, err := r.build(p, out)
 		if err != nil {
 			return fmt.Errorf("image %s: %w", p.repository, err)
@@ -76,20 +76,27 @@ func (r release) run(ctx context.Context, out io.Writer) error {
 	return os.WriteFile(filepath.Join(r.out, "pushed.txt"), []byte(pushed.String()), 0o644)
 }
 
-// build writes the OCI layout of an image, and returns the image for all architectures with the bills of materials, by
-// architecture.
-func (r release) build(p program, out io.Writer) (v1.ImageIndex, map[string][]byte, error) {
+// build writes the OCI layout of an image, and returns the image for all architectures with the bills of materials of
+// its programs, by architecture.
+func (r release) build(p product, out io.Writer) (v1.ImageIndex, map[string][][]byte, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	bills := map[string][]byte{}
+	bills := map[string][][]byte{}
 	for _, arch := range architectures {
-		file := filepath.Join(r.bin, "linux-"+arch, p.file)
-		bill, err := bill(file, r.version)
-		if err != nil {
-			return nil, nil, fmt.Errorf("bill of materials: %w", err)
+		var files []string
+		for _, program := range p.programs {
+			file := filepath.Join(r.bin, "linux-"+arch, program)
+			bill, err := bill(file, r.version)
+			if err == nil {
+				err = r.writeBill(program+"-linux-"+arch, bill)
+			}
+			if err != nil {
+				return nil, nil, fmt.Errorf("bill of materials: %w", err)
+			}
+			bills[arch] = append(bills[arch], bill)
+			files = append(files, file+"=/bin/"+program)
 		}
-		bills[arch] = bill
 		img, err := image.Image{
-			Architecture: arch, User: p.user, Entrypoint: []string{"/" + p.file}, Files: []string{file + "=/" + p.file},
+			Architecture: arch, User: p.user, Entrypoint: []string{"/bin/" + p.programs[0]}, Files: files,
 			Labels: map[string]string{
 				"org.opencontainers.image.title":    p.about,
 				"org.opencontainers.image.version":  r.version,
@@ -121,11 +128,6 @@ func (r release) build(p program, out io.Writer) (v1.ImageIndex, map[string][]by
 			"org.opencontainers.image.ref.name": r.version,
 		}))
 	}
-	for arch, bill := range bills {
-		if err == nil {
-			err = r.writeBill(p.file+"-linux-"+arch, bill)
-		}
-	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("writing the layout: %w", err)
 	}
@@ -153,9 +155,9 @@ func (r release) writeBill(program string, bill []byte) error {
 	return os.WriteFile(filepath.Join(dir, program+".cdx.json"), bill, 0o644)
 }
 
-// push pushes an image, and the bill of materials of each architecture as an artifact that refers to its image. It
+// push pushes an image, and the bills of materials of each architecture as artifacts that refer to its image. It
 // returns the image's name with its digest.
-func (r release) push(ctx context.Context, p program, index v1.ImageIndex, bills map[string][]byte) (string, error) {
+func (r release) push(ctx context.Context, p product, index v1.ImageIndex, bills map[string][][]byte) (string, error) {
 	var options []name.Option
 	if r.plainHTTP {
 		options = append(options, name.Insecure)
@@ -176,16 +178,18 @@ func (r release) push(ctx context.Context, p program, index v1.ImageIndex, bills
 		return "", err
 	}
 	for _, subject := range manifest.Manifests {
-		artifact, err := attachment(subject, bills[subject.Platform.Architecture])
-		if err != nil {
-			return "", err
-		}
-		digest, err := partial.Descriptor(artifact)
-		if err != nil {
-			return "", err
-		}
-		if err := pusher.Push(ctx, tag.Context().Digest(digest.Digest.String()), artifact); err != nil {
-			return "", fmt.Errorf("bill of materials: %w", err)
+		for _, bill := range bills[subject.Platform.Architecture] {
+			artifact, err := attachment(subject, bill)
+			if err != nil {
+				return "", err
+			}
+			digest, err := partial.Descriptor(artifact)
+			if err != nil {
+				return "", err
+			}
+			if err := pusher.Push(ctx, tag.Context().Digest(digest.Digest.String()), artifact); err != nil {
+				return "", fmt.Errorf("bill of materials: %w", err)
+			}
 		}
 	}
 	digest, err := index.Digest()

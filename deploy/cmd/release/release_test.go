@@ -26,16 +26,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-// guard is the only image of the releases here.
-var guard = program{"waterline/guard", "waterline-guard", "65532", "a guard"}
+// agent is the only image of the releases here.
+var agent = product{"waterline/agent", []string{"program", "plain"}, "65532", "an agent"}
 
 func sample(t *testing.T) release {
 	t.Helper()
-	r := release{version: "0.2.0", commit: "abc", programs: []program{guard}, bin: t.TempDir(), out: t.TempDir()}
+	r := release{version: "0.2.0", commit: "abc", products: []product{agent}, bin: t.TempDir(), out: t.TempDir()}
 	for _, arch := range architectures {
-		file := filepath.Join(r.bin, "linux-"+arch, guard.file)
-		build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", file,
-			"./testdata/program")
+		build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o",
+			filepath.Join(r.bin, "linux-"+arch)+"/", "./testdata/program", "./testdata/plain")
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("building the program: %v: %s", err, out)
 		}
@@ -55,7 +54,7 @@ func made(t *testing.T, r release) string {
 // digest returns the digest of the image in a release's layout.
 func digest(t *testing.T, r release) string {
 	t.Helper()
-	index, err := layout.ImageIndexFromPath(filepath.Join(r.out, "images/guard"))
+	index, err := layout.ImageIndexFromPath(filepath.Join(r.out, "images/agent"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +89,7 @@ func TestSameDigest(t *testing.T) {
 	if a, b := digest(t, first), digest(t, second); a != b {
 		t.Errorf("the same programs gave the images %s and %s", a, b)
 	}
-	const bill = "sbom/waterline-guard-linux-arm64.cdx.json"
+	const bill = "sbom/program-linux-arm64.cdx.json"
 	a, errA := os.ReadFile(filepath.Join(first.out, bill))
 	b, errB := os.ReadFile(filepath.Join(second.out, bill))
 	if err := errors.Join(errA, errB); err != nil || string(a) != string(b) {
@@ -109,7 +108,7 @@ func TestPush(t *testing.T) {
 			r := sample(t)
 			r.registry = strings.TrimPrefix(server.URL, "http://") + "/mirror/"
 			out := made(t, r)
-			repository, err := name.NewRepository(strings.TrimSuffix(r.registry, "/") + "/waterline/guard")
+			repository, err := name.NewRepository(strings.TrimSuffix(r.registry, "/") + "/waterline/agent")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -139,8 +138,8 @@ func pulled(t *testing.T, repository name.Repository, arch string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config.Architecture != arch || config.OS != "linux" || config.Config.User != guard.user ||
-		!slices.Equal(config.Config.Entrypoint, []string{"/waterline-guard"}) ||
+	if config.Architecture != arch || config.OS != "linux" || config.Config.User != agent.user ||
+		!slices.Equal(config.Config.Entrypoint, []string{"/bin/program"}) ||
 		config.Config.Labels["org.opencontainers.image.version"] != "0.2.0" {
 		t.Errorf("the configuration of %s: %+v", arch, config)
 	}
@@ -159,7 +158,7 @@ func pulled(t *testing.T, repository name.Repository, arch string) {
 			files = append(files, h.Name)
 		}
 	}
-	if d := cmp.Diff([]string{"waterline-guard"}, files); d != "" {
+	if d := cmp.Diff([]string{"bin/program", "bin/plain"}, files); d != "" {
 		t.Errorf("files of %s (-want +got):\n%s", arch, d)
 	}
 
@@ -175,50 +174,44 @@ func pulled(t *testing.T, repository name.Repository, arch string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(manifest.Manifests); n != 1 {
-		t.Fatalf("%d artifacts refer to the image of %s, want 1", n, arch)
-	}
-	if kind := manifest.Manifests[0].ArtifactType; kind != billType {
-		t.Errorf("an artifact of type %s refers to the image of %s", kind, arch)
-	}
-	artifact, err := remote.Image(repository.Digest(manifest.Manifests[0].Digest.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	layers, err := artifact.Layers()
-	if err != nil || len(layers) != 1 {
-		t.Fatalf("the bill of materials has %d layers: %v", len(layers), err)
-	}
-	blob, err := layers[0].Compressed() // which it is not
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer blob.Close()
-	checkBill(t, blob)
-}
-
-// checkBill compares a bill of materials with the modules of the program.
-func checkBill(t *testing.T, r io.Reader) {
-	t.Helper()
-	var b cdx.BOM
-	if err := json.NewDecoder(r).Decode(&b); err != nil {
-		t.Fatal(err)
+	parts := map[string][]string{}
+	for _, bill := range manifest.Manifests {
+		if bill.ArtifactType != billType {
+			t.Errorf("an artifact of type %s refers to the image of %s", bill.ArtifactType, arch)
+		}
+		artifact, err := remote.Image(repository.Digest(bill.Digest.String()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		layers, err := artifact.Layers()
+		if err != nil || len(layers) != 1 {
+			t.Fatalf("the bill of materials has %d layers: %v", len(layers), err)
+		}
+		blob, err := layers[0].Compressed() // which it is not
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b cdx.BOM
+		if err := errors.Join(json.NewDecoder(blob).Decode(&b), blob.Close()); err != nil {
+			t.Fatal(err)
+		}
+		program := b.Metadata.Component
+		parts[program.Name] = []string{program.PackageURL}
+		for _, c := range *b.Components {
+			parts[program.Name] = append(parts[program.Name], c.PackageURL)
+		}
 	}
 	require, err := exec.CommandContext(t.Context(), "go", "list", "-m", "k8s.io/utils").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{
-		"pkg:golang/github.com/waterline-io/waterline@0.2.0?goarch=" + runtime.GOARCH + "&goos=" + runtime.GOOS,
-		"pkg:golang/std@" + strings.TrimPrefix(runtime.Version(), "go"),
-		"pkg:golang/" + strings.Replace(strings.TrimSpace(string(require)), " ", "@", 1),
-	}
-	got := []string{b.Metadata.Component.PackageURL}
-	for _, c := range *b.Components {
-		got = append(got, c.PackageURL)
-	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("the program and its modules (-want +got):\n%s", d)
+	ours := "pkg:golang/github.com/waterline-io/waterline@0.2.0?goarch=" + runtime.GOARCH + "&goos=" + runtime.GOOS
+	std := "pkg:golang/std@" + strings.TrimPrefix(runtime.Version(), "go")
+	if d := cmp.Diff(map[string][]string{
+		"program": {ours, std, "pkg:golang/" + strings.Replace(strings.TrimSpace(string(require)), " ", "@", 1)},
+		"plain":   {ours, std},
+	}, parts); d != "" {
+		t.Errorf("programs of %s and their modules (-want +got):\n%s", arch, d)
 	}
 }
 
@@ -230,9 +223,9 @@ func TestRefused(t *testing.T) {
 	unreachable := sample(t)
 	unreachable.registry = "127.0.0.1:1"
 	for want, r := range map[string]release{
-		"image waterline/guard: bill of materials: ": missing,
-		"pushing waterline/guard: ":                  badName,
-		"pushing waterline/guard: Get ":              unreachable,
+		"image waterline/agent: bill of materials: ": missing,
+		"pushing waterline/agent: ":                  badName,
+		"pushing waterline/agent: Get ":              unreachable,
 	} {
 		if err := r.run(t.Context(), io.Discard); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
