@@ -232,7 +232,7 @@ test-node-static: e2e-test bed ## level 5a with a kubelet that gives containers 
 vmnode: bed-runc ## build the root file system of the node in a virtual machine (root)
 	test/bed/vmnode/build.sh
 
-test-node-v2: e2e-test vmnode ## level 5b: pods on a real node with cgroup v2 and systemd, in a virtual machine (root)
+test-node-v2: e2e-test vmnode previous ## level 5b: pods on a real node with cgroup v2 and systemd, in a virtual machine (root)
 	$(E2E) $(V) -test.timeout=90m -test.run=TestNode -on=vm
 
 YARN_TEST := cd test/yarn && WATERLINE_BIN=$(CURDIR)/$(BIN) $(CURDIR)/$(OUT)/test/yarn.test -test.timeout=30m

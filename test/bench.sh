@@ -127,7 +127,7 @@ release() { # JSON
 }
 
 node_v2() { # JSON REGEX ARGUMENT...
-	make --no-print-directory vmnode >/dev/null && e2e "$@"
+	make --no-print-directory vmnode previous >/dev/null && e2e "$@"
 }
 
 transcode() {

@@ -26,7 +26,7 @@ CGO_ENABLED=0 GOGC=off GOMEMLIMIT=2GiB go -C "$source" build -ldflags "-s -w -X 
 for name in agent manager; do
 	user=0
 	[ "$name" = agent ] || user=65532
-	out/bin/image -name "waterline/$name:previous" -o "$out/images/$name.tar" -user "$user" \
+	out/bin/image -name "waterline/$name:previous" -o "$out/images/$name-previous.tar" -user "$user" \
 		-entrypoint "/waterline-$name" "$out/bin/waterline-$name=/waterline-$name"
 done
 touch "$stamp"

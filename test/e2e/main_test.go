@@ -86,6 +86,7 @@ func run(m *testing.M) (int, error) {
 		if o.VM, err = vm.FetchKernel(ctx, filepath.Join(built, "vm/kernel")); err != nil {
 			return 0, err
 		}
+		o.Images = append(o.Images, previousImages()...) // no image can be imported into a running guest
 	}
 	if *on == "apart" {
 		dir := filepath.Join(built, "test/run-apart")

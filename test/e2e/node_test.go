@@ -65,6 +65,12 @@ func install(t *testing.T, values ...string) *node {
 		}
 	})
 	kubectl(t, "rollout", "status", "daemonset/waterline-agent", "-n", "waterline-system", ready)
+	return bedNode(t)
+}
+
+// bedNode returns the node selected for this run.
+func bedNode(t *testing.T) *node {
+	t.Helper()
 	if *on != "vm" {
 		return hereNode(t)
 	}

@@ -18,6 +18,11 @@ import (
 // previous is the directory of the version before: its programs and its chart. make bed builds it.
 func previous(name string) string { return filepath.Join(built, "bed/previous", name) }
 
+// previousImages returns the archives of that version's images.
+func previousImages() []string {
+	return []string{previous("images/agent-previous.tar"), previous("images/manager-previous.tar")}
+}
+
 // As the documentation does it: a later installation by Helm, which has the same name, finds no conflict.
 const applyDefinitions = "apply --server-side --force-conflicts --field-manager=helm -f "
 
