@@ -29,9 +29,9 @@ type fleet struct {
 	Namespaces []corev1.Namespace
 }
 
-func readFleet(t *testing.T) *fleet {
+func readFleet(t *testing.T, file string) *fleet {
 	t.Helper()
-	document, err := os.ReadFile("testdata/cluster/objects.yaml")
+	document, err := os.ReadFile("testdata/cluster/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ var noon = time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 
 // TestExplainPolicy checks what is explained of each policy of the fleet.
 func TestExplainPolicy(t *testing.T) {
-	f := readFleet(t)
+	f := readFleet(t, "objects.yaml")
 	for _, name := range []string{"web", "night", "broken"} {
 		p, err := describePolicy(name, f.Policies, f.Nodes, f.Reports, noon)
 		if err != nil {
@@ -63,7 +63,7 @@ func TestExplainPolicy(t *testing.T) {
 
 // TestExplainPool checks what is explained of a pool.
 func TestExplainPool(t *testing.T) {
-	p := &readFleet(t).Pools[0]
+	p := &readFleet(t, "objects.yaml").Pools[0]
 	goldenText(t, "pool.txt", &poolAnswer{
 		Name: p.Name, Namespace: p.Namespace, Engine: engineOf(p), Status: p.Status, words: poolMeanings(p),
 	})
@@ -71,7 +71,7 @@ func TestExplainPool(t *testing.T) {
 
 // TestExplainNodeFacts checks what the cluster says of a node whose agent does not answer.
 func TestExplainNodeFacts(t *testing.T) {
-	f := readFleet(t)
+	f := readFleet(t, "objects.yaml")
 	n := &nodeAnswer{Name: "n3", Cluster: &nodeFacts{}, unasked: true}
 	n.Cluster.judge(&f.Nodes[2], f.Policies, noon)
 	goldenText(t, "node.txt", n)
@@ -79,7 +79,7 @@ func TestExplainNodeFacts(t *testing.T) {
 
 // TestExplainBatch checks what is said of a pod that is batch, and of pods that are not.
 func TestExplainBatch(t *testing.T) {
-	f := readFleet(t)
+	f := readFleet(t, "objects.yaml")
 	namespaces := map[string]*corev1.Namespace{}
 	for i := range f.Pods {
 		f.Pods[i].UID = types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", i))

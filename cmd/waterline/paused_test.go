@@ -17,7 +17,7 @@ import (
 // TestPaused checks that a pause is a field of its own for programs, and stands beside the mode for people.
 func TestPaused(t *testing.T) {
 	for _, paused := range []bool{false, true} {
-		f := readFleet(t)
+		f := readFleet(t, "objects.yaml")
 		want, shown := `"mode":"Enforce","selling"`, "Enforce"
 		if paused {
 			f.Policies[0].Annotations = map[string]string{v1alpha1.AnnotationPause: "true"}

@@ -35,7 +35,7 @@ func ownPod(app, name, node string, ready corev1.ConditionStatus) corev1.Pod {
 
 // inventoryOf returns the fleet as status reads it.
 func inventoryOf(t *testing.T) *inventory {
-	f := readFleet(t)
+	f := readFleet(t, "objects.yaml")
 	return newInventory(f.Nodes, f.Reports, f.Policies, f.Pools, []corev1.Pod{
 		ownPod("waterline-agent", "waterline-agent-a", "n1", corev1.ConditionTrue),
 		ownPod("waterline-agent", "waterline-agent-b", "n3", corev1.ConditionFalse),
@@ -61,14 +61,19 @@ func TestStatusEmpty(t *testing.T) {
 		t.Errorf("got\n%s", got)
 	}
 	out.Reset()
-	f := readFleet(t)
-	well := newInventory(f.Nodes[:1], f.Reports[:1], f.Policies[1:2], nil,
-		[]corev1.Pod{ownPod("waterline-manager", "waterline-manager-a", "n1", corev1.ConditionTrue)})
+	f := readFleet(t, "well.yaml")
+	well := newInventory(f.Nodes, f.Reports, f.Policies, nil,
+		[]corev1.Pod{ownPod("waterline-manager", "waterline-manager-a", "worker-8", corev1.ConditionTrue)})
 	if err := well.status(noon).print(&out, false); err != nil {
 		t.Fatal(err)
 	}
-	if got := out.String(); !strings.HasSuffix(got, "\nno troubles\n") {
-		t.Errorf("got\n%s", got)
+	golden.Compare(t, "testdata/cluster/well.txt", out.String())
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(readme), "\n$ waterline status\n"+out.String()+"```\n") {
+		t.Errorf("README.md shows another screen than\n%s", out.String())
 	}
 }
 

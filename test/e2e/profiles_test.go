@@ -48,7 +48,8 @@ func TestAPIProfiles(t *testing.T) {
 	}
 }
 
-// TestAPIProfileNotes checks that the notes of each profile name the next command, and the offers once nodes report.
+// TestAPIProfileNotes checks that the notes of each profile name the next command and the way back, and the offers once
+// nodes report.
 func TestAPIProfileNotes(t *testing.T) {
 	makeNamespace(t, "notes", "pod-security.kubernetes.io/enforce: privileged")
 	makeNamespace(t, "yarn", "")
@@ -67,7 +68,9 @@ func TestAPIProfileNotes(t *testing.T) {
 	for profile, word := range map[string]string{"": share, "weights": share, "cpu-share-syncer": share,
 		"cpusets": "waterline.io/cpu-manager=exclusive", "sell": "waterline.io/qos: BE", "yarn": "waterline.io/qos: BE"} {
 		text := notes("--set", "profile="+profile)
-		want := []string{word, "kubectl get nodereports", "--set policy.mode=Enforce,policy.rollout.nodes=10%"}
+		want := []string{word, "kubectl get nodereports", "--set policy.mode=Enforce,policy.rollout.nodes=10%",
+			"\n  waterline status\n", "exec --namespace notes ds/waterline-agent -- waterline explain node\n",
+			"--reuse-values --set policy.mode=Disabled\n  helm uninstall waterline --namespace notes\n"}
 		if canary := "kubectl label node NODE waterline.io/canary=true"; profile != "" {
 			want = append(want, canary)
 		} else if strings.Contains(text, canary) {
