@@ -2,9 +2,6 @@ package e2e_test
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -31,8 +28,7 @@ data:
   resource-threshold-config: |
     {"clusterStrategy": {"enable": true, "cpuSuppressPolicy": "cpuset"}}
 `)
-	everywhere := converted(t, "koordinator")
-	canary := converted(t, "koordinator", "--node-label", "waterline-canary=true")
+	everywhere, canary := converted(t, "docs/migrate-koordinator.md")
 
 	m := newManaged(t, "--set", "manager.webhook.koordinatorLabels=false")
 	m.manager()
@@ -120,8 +116,7 @@ spec:
 		return err == nil, out
 	})
 	apply(t, objects) // and deletes them
-	everywhere := converted(t, "crane")
-	canary := converted(t, "crane", "--node-label", "waterline-canary=true")
+	everywhere, canary := converted(t, "docs/migrate-crane.md")
 
 	m := newManaged(t)
 	m.manager()
@@ -171,8 +166,7 @@ spec:
 	makeNamespace(t, "video", "")
 	apply(t, `{apiVersion: v1, kind: Pod, metadata: {name: encode, namespace: video, annotations: {iqiyi.com/cpu-share: "10240"}}, `+
 		`spec: {schedulerName: none, containers: [{name: c, image: none}]}}`)
-	everywhere := converted(t, "cpu-share-syncer")
-	canary := converted(t, "cpu-share-syncer", "--node-label", "waterline-canary=true")
+	everywhere, canary := converted(t, "docs/migrate-cpu-share-syncer.md")
 	if !strings.Contains(everywhere, "is 10240.") {
 		t.Errorf("the highest weight is not named:\n%s", everywhere)
 	}
@@ -200,16 +194,17 @@ spec:
 	selects("Disabled", 1)
 }
 
-// converted runs waterline convert on the cluster.
-func converted(t *testing.T, args ...string) string {
+// converted runs the commands of a page that convert the configuration in the cluster. It returns the policies for all
+// nodes, and those for the canary.
+func converted(t *testing.T, file string) (everywhere, canary string) {
 	t.Helper()
-	c := exec.Command(filepath.Join(built, "bin/waterline"), append([]string{"convert"}, args...)...)
-	c.Env = append(os.Environ(), "KUBECONFIG="+bed.Kubeconfig())
-	out, err := c.Output()
-	if err != nil {
-		t.Fatalf("waterline convert: %v: %s", err, out)
+	p := &page{t: t}
+	p.add(file, "cat policies.yaml", "cat canary.yaml")
+	out := p.run()
+	if len(out) != 4 { // of the page, of each file, and an empty end
+		t.Fatalf("%s has other commands than the test expects: %q", file, out)
 	}
-	return string(out)
+	return out[1], out[2]
 }
 
 // convertedPolicies returns the policies that were converted, with their waterlines and the canary's label.
