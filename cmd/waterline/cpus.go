@@ -32,7 +32,7 @@ and the containers that have CPUs of their own.
 With --plan, show only the containers that would move. Nothing moves. The exit code is 1 if the pod would be refused.`,
 		Example: `  waterline cpus --node worker-3
   waterline cpus --plan shop/web-0=exclusive             (on the node of that pod)
-  waterline cpus --agent 127.0.0.1:9465                  (on the node itself)`,
+  waterline cpus --agent 127.0.0.1:9465                  (without a cluster)`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 0:
@@ -51,13 +51,11 @@ With --plan, show only the containers that would move. Nothing moves. The exit c
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
 			defer cancel()
-			if address == "" && node == "" {
-				address = os.Getenv(agentVariable)
-			}
+			address = ownAgent(address, node != "")
 			if address == "" {
 				a, err := cluster.connect()
 				if err != nil {
-					return fmt.Errorf("%w; on the node itself use --agent", err)
+					return fmt.Errorf("%w; --agent asks an agent without a cluster", err)
 				}
 				if node == "" {
 					if node, err = findNode(ctx, a, request.Namespace, request.Name); err != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -73,7 +72,7 @@ the last one at or before that time, of the agent's journal or of a copy of it.`
   waterline explain pod web-0 -n shop --journal journals/worker-3
   waterline explain worker night-0 -n yarn
   waterline explain policy web-nodes
-  waterline explain node --agent 127.0.0.1:9465           (on the node itself)`,
+  waterline explain node --agent 127.0.0.1:9465           (without a cluster)`,
 		Args: func(_ *cobra.Command, args []string) (err error) {
 			if kind, name, err = explained(args); err != nil {
 				return err
@@ -154,15 +153,15 @@ func (e *explainer) explain(ctx context.Context, kind, name string) (answer, err
 	if e.journal != "" {
 		return e.byJournal(kind, name)
 	}
-	if e.address == "" && (kind == "pod" && e.node == "" || kind == "node" && name == "") {
-		e.address = os.Getenv(agentVariable)
+	if kind == "pod" || kind == "node" {
+		e.address = ownAgent(e.address, e.node != "" || kind == "node" && name != "")
 	}
 	var a *apis
 	if e.address == "" {
 		var err error
 		if a, err = e.cluster.connect(); err != nil {
 			if kind == "pod" || kind == "node" {
-				err = fmt.Errorf("%w; on the node itself use --agent", err)
+				err = fmt.Errorf("%w; --agent asks an agent without a cluster", err)
 			}
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +30,15 @@ const agentVariable = "WATERLINE_AGENT"
 
 const agentUsage = "address of the agent's --local (default $" + agentVariable + ", which the agent's pod has; else the " +
 	"agent is reached through the cluster)"
+
+// ownAgent returns the address of an agent to ask without a cluster: the one given, else that of the agent in whose pod
+// the command runs, unless a node is named.
+func ownAgent(address string, named bool) string {
+	if address == "" && !named {
+		return os.Getenv(agentVariable)
+	}
+	return address
+}
 
 // How the chart labels pods of Waterline.
 const (

@@ -114,7 +114,7 @@ func topPodsCommand() *cobra.Command {
 for a batch pod), the weight that Waterline set, the CPU that a limited batch pod may use, and how much of the time some
 task of the pod waited for a CPU or its quota throttled it.`,
 		Example: `  waterline top pods worker-3 --sort wait
-  waterline top pods --agent 127.0.0.1:9465               (on the node itself)`,
+  waterline top pods --agent 127.0.0.1:9465               (without a cluster)`,
 		Args: t.checked(func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 1:
@@ -131,11 +131,12 @@ task of the pod waited for a CPU or its quota throttled it.`,
 			return t.cluster.complete(c, nodeNames)
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			address, node := t.address, strings.Join(args, "")
+			node := strings.Join(args, "")
+			address := ownAgent(t.address, node != "")
 			if address == "" {
 				a, err := t.cluster.connect()
 				if err != nil {
-					return fmt.Errorf("%w; on the node itself use --agent", err)
+					return fmt.Errorf("%w; --agent asks an agent without a cluster", err)
 				}
 				if node == "" {
 					if node, err = findNode(c.Context(), a, "", ""); err != nil {
@@ -159,8 +160,7 @@ task of the pod waited for a CPU or its quota throttled it.`,
 		},
 	}
 	t.flags(c, orderNames(podOrders))
-	c.Flags().StringVar(&t.address, "agent", "",
-		"address of the agent's --local; without it the agent is reached through the cluster")
+	c.Flags().StringVar(&t.address, "agent", "", agentUsage)
 	return c
 }
 

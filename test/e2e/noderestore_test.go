@@ -44,7 +44,7 @@ func TestNodeRestore(t *testing.T) {
 			}
 		}
 	}
-	says(0, "node  policy Enforce", "pod default/a  Burstable", "Unlimited", "default/alone")
+	says(0, "node  policy Enforce", "pod default/a  Burstable", "default/alone/c")
 	says(1, "an agent works on /host/run/waterline", "driver cgroupfs", "the container runtime serves NRI")
 
 	// Uninstalling also deletes the policy, and an agent that still runs restores the files then.
