@@ -77,7 +77,7 @@ With --plan, show only the containers that would move. Nothing moves. The exit c
 			if err := getFromAgent(ctx, address, "/cpus", nil, &m); err != nil {
 				return err
 			}
-			return o.print(out, m, func() error { return printCPUMap(out, &m, node, paintFor(out)) })
+			return o.print(out, spelled(m), func() error { return printCPUMap(out, &m, node, paintFor(out)) })
 		},
 	}
 	c.Flags().StringVar(&node, "node", "",
@@ -126,7 +126,7 @@ func showCPUPlan(ctx context.Context, out io.Writer, address string, request ser
 	if err != nil {
 		return err
 	}
-	err = o.print(out, p, func() error { return printCPUPlan(out, &p, request) })
+	err = o.print(out, spelled(p), func() error { return printCPUPlan(out, &p, request) })
 	if err == nil && p.Refusal != "" {
 		err = fmt.Errorf("pod %s/%s would not become %s: %s", request.Namespace, request.Name, request.Mode, p.Refusal)
 	}

@@ -88,7 +88,7 @@ the last one at or before that time, of the agent's journal or of a copy of it.`
 				return err
 			}
 			out := c.OutOrStdout()
-			failed := o.print(out, found, func() error {
+			failed := o.print(out, spelled(found), func() error {
 				var text bytes.Buffer
 				if err := found.print(&text); err != nil {
 					return err

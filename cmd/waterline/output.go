@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -73,6 +76,31 @@ func (o *output) print(w io.Writer, value any, text func() error) error {
 	}
 	return text()
 }
+
+// spelled returns the answer of an agent or a journal, with its fields named as those of the API are: cpuSet for CPUSet.
+// Agents of other versions and journals have the names of Go, and programs that read JSON mostly ignore case.
+func spelled(value any) any {
+	text, err := json.MarshalIndent(value, "", " ")
+	if err != nil {
+		return value // which cannot be printed either
+	}
+	return json.RawMessage(fieldNames.ReplaceAllFunc(text, func(name []byte) []byte {
+		start := bytes.IndexByte(name, '"') + 1
+		end := start + 1 // of what becomes lower case: the first letter, or an abbreviation such as CPU or CPUs
+		for end < len(name) && unicode.IsUpper(rune(name[end])) {
+			end++
+		}
+		plural := string(name[end:]) == `s":`
+		if end > start+1 && unicode.IsLower(rune(name[end])) && !plural {
+			end-- // the last letter begins the next word
+		}
+		copy(name[start:], bytes.ToLower(name[start:end]))
+		return name
+	}))
+}
+
+// fieldNames matches names at the beginnings of lines. No text in JSON has a line break.
+var fieldNames = regexp.MustCompile(`(?m)^ *"[A-Z][A-Za-z0-9]*":`)
 
 func printJSON(out io.Writer, value any) error {
 	encoder := json.NewEncoder(out)

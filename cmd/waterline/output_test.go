@@ -148,3 +148,30 @@ func TestWide(t *testing.T) {
 	}
 	golden.Compare(t, "testdata/cluster/wide.txt", out.String())
 }
+
+// TestSpelled checks how names of Go become those of the API.
+func TestSpelled(t *testing.T) {
+	var got strings.Builder
+	value := map[string]any{
+		"Why": 1, "CPU": 2, "CPUs": 3, "CPUSet": 4, "L3": 5, "cpu.shares": 6, "UID": []string{"CPU"}, "A B": 7,
+	}
+	if err := printJSON(&got, spelled(value)); err != nil {
+		t.Fatal(err)
+	}
+	const want = `{
+  "A B": 7,
+  "cpu": 2,
+  "cpuSet": 4,
+  "cpus": 3,
+  "l3": 5,
+  "uid": [
+    "CPU"
+  ],
+  "why": 1,
+  "cpu.shares": 6
+}
+`
+	if got.String() != want {
+		t.Errorf("got %s", got.String())
+	}
+}
