@@ -28,8 +28,8 @@ const (
 // agentVariable names the variable that has, in the agent's pod, the address of this agent. The chart sets it.
 const agentVariable = "WATERLINE_AGENT"
 
-const agentUsage = "address of the agent's --local (default $" + agentVariable + ", which the agent's pod has; else the " +
-	"agent is reached through the cluster)"
+const agentUsage = "address of the agent's --local (default $" + agentVariable + ", which the agent's pod has; " +
+	"else the agent is reached through the cluster)"
 
 // ownAgent returns the address of an agent to ask without a cluster: the one given, else that of the agent in whose pod
 // the command runs, unless a node is named.

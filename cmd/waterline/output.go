@@ -77,8 +77,8 @@ func (o *output) print(w io.Writer, value any, text func() error) error {
 	return text()
 }
 
-// spelled returns the answer of an agent or a journal, with its fields named as those of the API are: cpuSet for CPUSet.
-// Agents of other versions and journals have the names of Go, and programs that read JSON mostly ignore case.
+// spelled returns the answer of an agent or a journal with its fields spelled as those of the API are: cpuSet for
+// CPUSet. Agents of other versions and journals have the names of Go.
 func spelled(value any) any {
 	text, err := json.MarshalIndent(value, "", " ")
 	if err != nil {
