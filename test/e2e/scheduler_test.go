@@ -397,15 +397,15 @@ profiles:
 // scheduler starts a scheduler, which ends with the test. One that elects a leader need not be ready.
 func (s *schedule) scheduler(elect bool) *schedulerProcess {
 	s.t.Helper()
-	p := s.start(schedulerConfig(elect))
+	p := s.start("waterline-scheduler", schedulerConfig(elect))
 	if !elect {
 		eventually(s.t, "the scheduler is ready", func() (bool, string) { return p.page("/readyz") == "ok", "" })
 	}
 	return p
 }
 
-// start starts a scheduler with a configuration.
-func (s *schedule) start(config string) *schedulerProcess {
+// start starts a program, which is a scheduler, with a configuration.
+func (s *schedule) start(program, config string) *schedulerProcess {
 	s.t.Helper()
 	dir := s.t.TempDir()
 	file := filepath.Join(dir, "config.yaml")
@@ -413,7 +413,7 @@ func (s *schedule) start(config string) *schedulerProcess {
 		s.t.Fatal(err)
 	}
 	p := &schedulerProcess{t: s.t, port: freePort(s.t), done: make(chan struct{})}
-	p.cmd = exec.Command(filepath.Join(built, "bed/bin/waterline-scheduler"), "--config="+file, "--bind-address=127.0.0.1",
+	p.cmd = exec.Command(filepath.Join(built, "bed/bin", program), "--config="+file, "--bind-address=127.0.0.1",
 		"--secure-port="+strconv.Itoa(p.port), "--cert-dir="+dir,
 		"--authorization-always-allow-paths=/metrics,/healthz,/readyz", "--authentication-tolerate-lookup-failure")
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out

@@ -17,15 +17,7 @@ import (
 // else.
 func TestSchedulerChart(t *testing.T) {
 	s := newSchedule(t)
-	installChart(t, "--set", "manager.enabled=false,scheduler.enabled=true,scheduler.args.WeightSpread.refuse=true",
-		"--set-json", `agent.nodeSelector={"nowhere":"true"}`)
-	account := kubeconfig(t, kubectl(t, "create", "token", "waterline-scheduler", "-n", v1alpha1.Namespace))
-	config := object[corev1.ConfigMap](t, "configmap", "waterline-scheduler", "-n", v1alpha1.Namespace).Data["config.yaml"]
-	given := strings.Replace(config, "clientConnection: {", "clientConnection: {kubeconfig: "+account+", ", 1)
-	if given == config {
-		t.Fatalf("the configuration has no clientConnection: %s", config)
-	}
-	p := s.start(given)
+	p := s.start("waterline-scheduler", chartScheduler(t, "scheduler.args.WeightSpread.refuse=true"))
 	eventually(t, "the scheduler leads", func() (bool, string) {
 		out, err := tryKubectl("get", "lease", "waterline-scheduler", "-n", v1alpha1.Namespace, "-o",
 			"jsonpath={.spec.holderIdentity}")
@@ -43,6 +35,21 @@ func TestSchedulerChart(t *testing.T) {
 	if strings.Contains(p.out.String(), "forbidden") {
 		t.Errorf("the scheduler lacks rights: %s", p.out.String())
 	}
+}
+
+// chartScheduler installs the chart for the scheduler alone, and returns the configuration that it gives the scheduler,
+// with an account that has the scheduler's rights.
+func chartScheduler(t testing.TB, values string) string {
+	t.Helper()
+	installChart(t, "--set", "manager.enabled=false,scheduler.enabled=true,"+values,
+		"--set-json", `agent.nodeSelector={"nowhere":"true"}`)
+	account := kubeconfig(t, kubectl(t, "create", "token", "waterline-scheduler", "-n", v1alpha1.Namespace))
+	config := object[corev1.ConfigMap](t, "configmap", "waterline-scheduler", "-n", v1alpha1.Namespace).Data["config.yaml"]
+	given := strings.Replace(config, "clientConnection: {", "clientConnection: {kubeconfig: "+account+", ", 1)
+	if given == config {
+		t.Fatalf("the configuration has no clientConnection: %s", config)
+	}
+	return given
 }
 
 // TestSchedulerArguments checks that the scheduler does not start with a wrong argument, and names the field.

@@ -34,8 +34,14 @@ apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection:
   leaderElect: true
+  {{- if eq .Values.scheduler.name "default-scheduler" }}
+  # The Lease of the cluster's own scheduler: while one of the two places pods, the other stands by.
+  resourceName: kube-scheduler
+  resourceNamespace: kube-system
+  {{- else }}
   resourceName: waterline-scheduler
   resourceNamespace: {{ .Release.Namespace }}
+  {{- end }}
 clientConnection: {qps: 500, burst: 1000}
 profiles:
   - schedulerName: {{ .Values.scheduler.name }}
