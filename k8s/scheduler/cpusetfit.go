@@ -146,6 +146,7 @@ func (c *cpuSetFit) Reserve(_ context.Context, cycle fwk.CycleState, p *corev1.P
 	}
 	policy, _ := c.view.policyOf(name)
 	if ask := a.under(policy); len(ask.CPUs) > 0 && !c.view.promise(name, p, ask, &c.settings) {
+		c.has(p, a, name) // so that the view remembers the refusal, and a report can wake the pod
 		return fwk.NewStatus(fwk.Unschedulable, "the free CPUs of "+name+" are no longer enough")
 	}
 	return nil

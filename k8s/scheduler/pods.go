@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -67,12 +68,34 @@ func (v *view) seePod(obj any) {
 func (v *view) seeChange(old, obj any) {
 	before, ok := old.(*corev1.Pod)
 	p, still := obj.(*corev1.Pod)
-	if !ok || !still || p.Spec.NodeName != "" {
+	if !ok || !still {
 		v.seePod(obj)
 		return
 	}
+	helped := v.changedItself
+	if p.Spec.NodeName != "" {
+		v.seePod(p)
+		helped = v.helpedByWeight
+	}
+	if maps.Equal(before.Annotations, p.Annotations) && maps.Equal(before.Labels, p.Labels) {
+		return
+	}
 	v.mu.Lock()
-	helps := v.changedItself(before, p)
+	helps := helped(before, p)
+	v.mu.Unlock()
+	v.wake(helps)
+}
+
+// seeNamespace takes in a namespace that changed. Its labels decide what policies give to its pods.
+func (v *view) seeNamespace(old, obj any) {
+	before, ok := old.(*corev1.Namespace)
+	now, still := obj.(*corev1.Namespace)
+	if !ok || !still || maps.Equal(before.Labels, now.Labels) {
+		return
+	}
+	v.mu.Lock()
+	v.version.Add(1)
+	helps := v.waitersFor(func(w *waiter) bool { return w.asks != nil || w.claims != nil })
 	v.mu.Unlock()
 	v.wake(helps)
 }

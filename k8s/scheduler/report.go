@@ -55,12 +55,16 @@ func (v *view) seeReport(u *unstructured.Unstructured) {
 	v.wake(helps)
 }
 
+// loseReport forgets a report. Without it, its node may take what was refused there.
 func (v *view) loseReport(name string) {
 	v.mu.Lock()
-	defer v.mu.Unlock()
+	old := v.reports[name]
 	delete(v.reports, name)
 	v.version.Add(1)
 	v.touch(name)
+	helps := v.helped(name, old, nil)
+	v.mu.Unlock()
+	v.wake(helps)
 }
 
 func readReport(u *unstructured.Unstructured) *report {

@@ -98,6 +98,9 @@ func (v *view) follow(ctx context.Context, h fwk.Handle) error {
 	core := h.SharedInformerFactory().Core().V1()
 	v.namespaces, v.nodes = core.Namespaces().Lister(), core.Nodes().Lister()
 	namespaces := core.Namespaces().Informer()
+	if _, err := namespaces.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: v.seeNamespace}); err != nil {
+		return fmt.Errorf("following namespaces: %w", err)
+	}
 	var listed sync.Once
 	if _, err := core.Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -107,12 +106,20 @@ func (v *view) helpedByPolicy(old, now *model.Policy) []*corev1.Pod {
 
 // changedItself returns a pod that waits and whose annotations or labels changed: it may ask for less now. The lock is
 // held.
-func (v *view) changedItself(old, now *corev1.Pod) []*corev1.Pod {
-	w := v.waiting[string(now.UID)]
-	if w == nil || maps.Equal(old.Annotations, now.Annotations) && maps.Equal(old.Labels, now.Labels) {
+func (v *view) changedItself(_, now *corev1.Pod) []*corev1.Pod {
+	if v.waiting[string(now.UID)] == nil {
 		return nil
 	}
 	return []*corev1.Pod{now}
+}
+
+// helpedByWeight returns the pods that may be helped because a pod with a node has another weight. The lock is held.
+func (v *view) helpedByWeight(old, now *corev1.Pod) []*corev1.Pod {
+	policy := v.policyFor(v.reports[now.Spec.NodeName])
+	if v.weightOf(old, policy) == v.weightOf(now, policy) {
+		return nil
+	}
+	return v.waitersFor(func(w *waiter) bool { return w.claims != nil })
 }
 
 func (v *view) waitersFor(helps func(*waiter) bool) (pods []*corev1.Pod) {

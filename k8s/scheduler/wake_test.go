@@ -140,6 +140,11 @@ func weighted(name string) *corev1.Pod {
 	return p
 }
 
+func onNode(p *corev1.Pod, node string) *corev1.Pod {
+	p.Spec.NodeName = node
+	return p
+}
+
 func freeOf(free string, exclusive int64) map[string]any {
 	return map[string]any{"cpuSets": map[string]any{"maxExclusive": exclusive, "numaNodes": []any{
 		map[string]any{"id": int64(0), "free": free, "cores": []any{"0-3/4-7"}},
@@ -159,7 +164,29 @@ func TestWakes(t *testing.T) {
 		{"it cools down, and its window is closed", func(r *refusing) {
 			r.report("hot", map[string]any{"selling": "Closed"})
 		}, nil},
-		{"its report is deleted", func(r *refusing) { r.view.loseReport("hot") }, nil},
+		{"its report is deleted", func(r *refusing) { r.view.loseReport("hot") }, []string{BatchFitName, WeightSpreadName}},
+		{"the report with too few CPUs is deleted", func(r *refusing) { r.view.loseReport("tight") },
+			[]string{CPUSetFitName, WeightSpreadName}},
+		{"the report of another node is deleted", func(r *refusing) {
+			r.report("other", map[string]any{"policy": ""})
+			r.view.loseReport("other")
+		}, nil},
+		{"a pod on a node loses its weight", func(r *refusing) {
+			r.view.seeChange(onNode(weighted("heavy"), "full"), testPod("heavy", "full"))
+		}, []string{WeightSpreadName}},
+		{"a pod on a node gets another label", func(r *refusing) {
+			p := onNode(weighted("heavy"), "full")
+			p.Labels = map[string]string{"a": "b"}
+			r.view.seeChange(onNode(weighted("heavy"), "full"), p)
+		}, nil},
+		{"the labels of a namespace change", func(r *refusing) {
+			r.view.seeNamespace(&corev1.Namespace{}, &corev1.Namespace{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+			})
+		}, []string{CPUSetFitName, WeightSpreadName}},
+		{"a namespace changes otherwise", func(r *refusing) {
+			r.view.seeNamespace(&corev1.Namespace{}, &corev1.Namespace{})
+		}, nil},
 		{"amounts change", func(r *refusing) {
 			r.report("open", map[string]any{"changed": time.Now().Add(time.Minute).UTC().Format(time.RFC3339)})
 		}, nil},
@@ -228,10 +255,7 @@ func TestWakes(t *testing.T) {
 // TestHints checks for each event that a plugin registers whether it is worth another attempt with the pod that the
 // plugin refused.
 func TestHints(t *testing.T) {
-	on := func(node string, p *corev1.Pod) *corev1.Pod {
-		p.Spec.NodeName = node
-		return p
-	}
+	on := func(node string, p *corev1.Pod) *corev1.Pod { return onNode(p, node) }
 	node := func(name, cpus string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{
 			Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpus)},
@@ -318,6 +342,51 @@ func TestNewNodeIsRemembered(t *testing.T) {
 	r.woken.names = nil
 	if r.view.seePod(readyAgent("new")); !slices.Equal(r.woken.names, []string{BatchFitName}) {
 		t.Errorf("its agent woke %v", r.woken.names)
+	}
+}
+
+// TestReserveIsRemembered checks that a pod whose CPUs went to another pod between Filter and Reserve is woken when CPUs
+// become free there.
+func TestReserveIsRemembered(t *testing.T) {
+	r := newRefusals(t)
+	r.view.seePod(readyAgent("wide"))
+	r.report("wide", freeOf("1-2", 2))
+	c, ctx, state := r.plugins[CPUSetFitName].(*cpuSetFit), context.Background(), framework.NewCycleState()
+	p := exclusivePod("late", 2)
+	c.PreFilter(ctx, state, p, nil)
+	if status := c.Filter(ctx, state, p, nodeInfo("wide", 8)); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	r.view.ledger.Promise("wide", "other", 0, model.CPUs(1))
+	if status := c.Reserve(ctx, state, p, "wide"); !status.IsRejected() {
+		t.Fatalf("CPUs that are promised are reserved: %v", status)
+	}
+	r.woken.names = nil
+	if r.report("wide", freeOf("1-3", 3)); !slices.Equal(r.woken.names, []string{"late"}) {
+		t.Errorf("free CPUs woke %v", r.woken.names)
+	}
+}
+
+// TestSignatures checks that pods are not scheduled by the result of an earlier one where weights, batch or CPU sets
+// are involved.
+func TestSignatures(t *testing.T) {
+	signs := func(v *view, p *corev1.Pod) bool {
+		for _, plugin := range []fwk.SignPlugin{
+			weightLimit{&weightSpread{view: v}}, &batchFit{view: v}, &cpuSetFit{view: v}, &loadAware{view: v},
+		} {
+			if _, status := plugin.SignPod(context.Background(), p); !status.IsSuccess() {
+				return false
+			}
+		}
+		return true
+	}
+	v := newView(v1alpha1.Namespace)
+	v.namespaces = noNamespaces()
+	if !signs(v, testPod("p", "")) || signs(v, weighted("p")) || signs(v, batchPod()) || signs(v, exclusivePod("p", 1)) {
+		t.Error("pods without any of them, and no others, are to be signed")
+	}
+	if v.seePod(onNode(weighted("heavy"), "n")); signs(v, testPod("p", "")) {
+		t.Error("a pod beside weights is signed")
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/place"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -180,15 +179,13 @@ func (w weightLimit) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHi
 	}, nil
 }
 
-// SignPod signs the pod's weight.
+// SignPod refuses to sign pods with which a weight is involved. The weight depends on labels, limits and the namespace
+// too.
 func (w *weightSpread) SignPod(_ context.Context, p *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	if !asksWeight(p) {
-		return nil, nil
+	if w.matters(p) {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "pods are not scheduled by signature beside weights")
 	}
-	return []fwk.SignFragment{{
-		Key:   v1alpha1.AnnotationCPUShare,
-		Value: p.Annotations[v1alpha1.AnnotationCPUShare] + "/" + p.Annotations[v1alpha1.AnnotationCPUShareAlias],
-	}}, nil
+	return nil, nil
 }
 
 // weightOf returns a pod's weight under a policy.
