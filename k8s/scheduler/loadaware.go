@@ -2,12 +2,14 @@ package scheduler
 
 import (
 	"context"
+	"math"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/waterline-io/waterline/internal/decide/cluster/place"
+	"github.com/waterline-io/waterline/internal/model"
 )
 
 // loadAware prefers nodes with little real load. It refuses none.
@@ -24,7 +26,7 @@ type loads struct {
 	nodes   map[string]*load
 	scored  slots[scoredLoad]
 	changes *changes
-	second  time.Duration // when all nodes were looked at last: estimates fade, and reports grow old
+	second  time.Duration // when the nodes were looked at last of which something is due
 }
 
 func newLoads(v *view) loads { return loads{nodes: map[string]*load{}, changes: v.changes()} }
@@ -33,6 +35,21 @@ type load struct {
 	node   place.Node
 	report place.Report
 	since  time.Duration // when the report changed
+	due    time.Duration // when time alone may change what it scores: an estimate fades, or the report grows old
+}
+
+// plan sets when the load is due. It was just brought up to date.
+func (l *load) plan(now, steady time.Duration, s *place.Settings) {
+	l.due = math.MaxInt64
+	if steady < l.due {
+		l.due = steady.Truncate(fading) + fading
+	}
+	if l.node.Report != nil {
+		l.due = min(l.due, l.since+s.ReportMaxAge)
+	}
+	if l.node.Report == nil || l.node.Agent.Gone > 0 {
+		l.due = now
+	}
 }
 
 // scoredLoad is what is read of a node to score it.
@@ -40,6 +57,18 @@ type scoredLoad struct {
 	load    place.Load
 	trusted bool
 	batch   bool // it takes batch
+
+	// The last score, and the estimate that it is of: pods that follow each other often have equal requests.
+	adds  model.Amount
+	score int64
+}
+
+// with returns the score of a trusted load together with a pod.
+func (l *scoredLoad) with(adds model.Amount, s *place.Settings) int64 {
+	if l.adds != adds {
+		l.adds, l.score = adds, l.load.Score(adds, s)
+	}
+	return l.score
 }
 
 func (l *load) scored(s *place.Settings) scoredLoad {
@@ -50,7 +79,7 @@ func (l *load) scored(s *place.Settings) scoredLoad {
 	return scoredLoad{load: of, trusted: why.Code == "", batch: place.BatchFilter(&l.node, s).Code == ""}
 }
 
-// refresh looks at the nodes that changed, and each second at what time changes of the others.
+// refresh looks at the nodes that changed, and each second at those of which something is due.
 func (l *loads) refresh(v *view, s *place.Settings) {
 	now := v.now()
 	v.mu.Lock()
@@ -64,18 +93,24 @@ func (l *loads) refresh(v *view, s *place.Settings) {
 		*n = load{}
 		v.lookLocked(name, &n.node, &n.report, s)
 		n.since = now - n.report.Age
+		n.plan(now, v.ledger.Steady(name), s)
 		l.score(name, n, s)
 	}
 	clear(l.changes.nodes)
 	second := now.Truncate(time.Second)
-	if second == l.second && !l.changes.all {
+	all := l.changes.all
+	if second == l.second && !all {
 		return
 	}
 	l.second, l.changes.all = second, false
 	l.scored.prune(v.known)
 	for name, n := range l.nodes {
+		if now < n.due && !all {
+			continue
+		}
 		n.node.Assumed, n.node.Agent = v.ledger.Load(name, now.Truncate(fading), s), v.agents.of(name, now)
 		n.report.Age = now - n.since
+		n.plan(now, v.ledger.Steady(name), s)
 		l.score(name, n, s)
 		if n.node.Report == nil && v.ledger.Empty(name) {
 			delete(l.nodes, name) // it has no report, as a node that is gone
@@ -134,7 +169,7 @@ func (l *loadAware) PreScore(_ context.Context, _ fwk.CycleState, p *corev1.Pod,
 	l.begin(nodes)
 	for i, info := range nodes {
 		if known := l.loads.of(info, &l.settings); known.trusted {
-			l.scores[i] = known.load.Score(adds, &l.settings)
+			l.scores[i] = known.with(adds, &l.settings)
 			continue
 		}
 		var n place.Node

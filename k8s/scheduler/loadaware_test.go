@@ -17,7 +17,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestLoadsFollow checks after random changes that what the plugin keeps of nodes is what the view knows of them.
+// TestLoadsFollow checks after random changes, and after some time, that what the plugin keeps of nodes is what the view
+// knows of them.
 func TestLoadsFollow(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(1, seed))
@@ -26,11 +27,12 @@ func TestLoadsFollow(t *testing.T) {
 		l := newLoads(v)
 		name := func() string { return fmt.Sprintf("n%d", r.IntN(5)) }
 		for range 100 {
-			switch uid := fmt.Sprintf("p%d", r.IntN(20)); r.IntN(6) {
+			switch uid := fmt.Sprintf("p%d", r.IntN(20)); r.IntN(7) {
 			case 0:
-				v.seeReport(nodeReport(name(), map[string]any{
-					"hot": fmt.Sprint(r.IntN(100)), "changed": time.Now().UTC().Format(time.RFC3339),
-				}))
+				status := reportOf(r.IntN(8))
+				status["hot"] = fmt.Sprint(r.IntN(100))
+				status["changed"] = time.Now().Add(v.now()).UTC().Format(time.RFC3339)
+				v.seeReport(nodeReport(name(), status))
 			case 1:
 				v.loseReport(name())
 			case 2:
@@ -39,6 +41,9 @@ func TestLoadsFollow(t *testing.T) {
 				v.release(testPod(uid, ""))
 			case 4:
 				v.seePod(testPod(uid, name()))
+			case 5:
+				longest := []int{3, 100, 2000}[r.IntN(3)]
+				v.started = v.started.Add(-time.Duration(1+r.IntN(longest)) * time.Second)
 			default:
 				agent := readyAgent(name())
 				if r.IntN(2) == 0 {
@@ -59,7 +64,7 @@ func TestLoadsFollow(t *testing.T) {
 					continue
 				}
 				ready := (kept.node.Agent.Gone == 0) == (n.Agent.Gone == 0)
-				if kept.node.Assumed != n.Assumed || !ready || (kept.node.Report == nil) != (n.Report == nil) ||
+				if kept.scored(&s) != (&load{node: n}).scored(&s) || kept.node.Assumed != n.Assumed || !ready || (kept.node.Report == nil) != (n.Report == nil) ||
 					kept.report.Hot != report.Hot {
 					t.Fatalf("the plugin has %+v %+v of %s, the view %+v %+v", kept.node, kept.report, node, n, report)
 				}

@@ -250,6 +250,7 @@ func TestLoadScores(t *testing.T) {
 		for i := range 6 {
 			nodes = append(nodes, nodeInfo(fmt.Sprintf("n%d", i), 8))
 		}
+		p := randomPod(r, "new")
 		for range 40 {
 			name := fmt.Sprintf("n%d", r.IntN(6))
 			switch r.IntN(5) {
@@ -262,7 +263,9 @@ func TestLoadScores(t *testing.T) {
 			default:
 				v.assume(name, testPod(fmt.Sprint("p", r.IntN(20)), ""), model.Amount{CPU: r.Int64N(1000)})
 			}
-			p := randomPod(r, "new")
+			if r.IntN(2) == 0 { // or the same pod as before
+				p = randomPod(r, "new")
+			}
 			if l.PreScore(context.Background(), nil, p, nodes).IsSkip() {
 				continue
 			}

@@ -37,8 +37,14 @@ type entry struct {
 // already keeps its time.
 func (l *Ledger) Assume(node, uid string, at time.Duration, estimate model.Amount) {
 	e := l.at(node, uid, at)
+	n := l.nodes[node]
+	if isNew := e.estimate == (model.Amount{}); n.summed && isNew && n.now-e.at <= n.hold {
+		n.sum, n.steady = n.sum.Plus(estimate), min(n.steady, max(e.at+n.hold, n.now)) // as Load would find it
+	} else {
+		n.summed = false
+	}
 	e.estimate = estimate
-	l.pods[uid], l.nodes[node].summed = e, false
+	l.pods[uid] = e
 }
 
 // Promise records that a pod has a node since a time, with the CPUs that are promised to it. A pod that is on the node
@@ -107,6 +113,14 @@ func (l *Ledger) Load(node string, now time.Duration, s *Settings) model.Amount 
 		}
 	}
 	return n.sum
+}
+
+// Steady returns until when the sum of a node stays what [Ledger.Load] has just returned, while its pods stay.
+func (l *Ledger) Steady(node string) time.Duration {
+	if n := l.nodes[node]; n != nil {
+		return n.steady
+	}
+	return math.MaxInt64
 }
 
 // Promised returns the CPUs of a node that are promised to pods.

@@ -68,7 +68,7 @@ func TestSharesOfAgent(t *testing.T) {
 				set[s.Dir] = s.Value.Number
 			}
 		}
-		shares, class := effective(&h, pods)
+		shares, class := Effective(&h, pods)
 		for i := range pods {
 			if want, weighted := set[string(rune('a'+i))]; weighted && want != shares[i] {
 				t.Fatalf("pod %d has %d shares, and the agent gives it %d: %+v on %+v", i, shares[i], want, pods, h)
@@ -433,6 +433,9 @@ func TestLedger(t *testing.T) {
 				}
 				if l.Load(node, now, &s) != sum {
 					t.Fatalf("load %v, not %v", l.Load(node, now, &s), sum)
+				}
+				if until := min(l.Steady(node), now+time.Hour); until < now || l.Load(node, until, &s) != sum {
+					t.Fatalf("load %v at %s, and %v should last until then", l.Load(node, until, &s), until, sum)
 				}
 			}
 		}

@@ -154,7 +154,7 @@ func WeightFilter(h *Hierarchy, pods []Weight, p *Weight, s *Settings) Reason {
 // It is the arithmetic of the cgroup hierarchy, with the weights that the agent gives to pods and classes.
 // The agent itself, system-critical pods and what runs outside of pods are left out.
 func Expect(h *Hierarchy, pods []Weight) []int64 {
-	shares, burstable := effective(h, pods)
+	shares, burstable := Effective(h, pods)
 	top := make([]model.Claim, 0, len(pods)+2)
 	var in [2][]int // indices of Burstable and BestEffort pods
 	var at []int    // indices of Guaranteed pods
@@ -195,9 +195,9 @@ func Expect(h *Hierarchy, pods []Weight) []int64 {
 	return got
 }
 
-// effective returns the shares of each pod and of the burstable class after the caps of the rule weight: what Burstable
+// Effective returns the shares of each pod and of the Burstable class after the caps of the rule weight: what Burstable
 // pods without a weight request, and what Guaranteed pods request, is kept for them.
-func effective(h *Hierarchy, pods []Weight) (shares []int64, burstable int64) {
+func Effective(h *Hierarchy, pods []Weight) (shares []int64, burstable int64) {
 	shares = make([]int64, len(pods))
 	var guaranteed, requests, plain, base, weights, sum int64
 	weighted := false
