@@ -63,7 +63,6 @@ spec: {accessModes: [ReadWriteMany], storageClassName: "", volumeName: exclude, 
 				{"get", "workerpools,pods", "-n", hadoopNamespace, "-o", "yaml"},
 				{"get", "events", "-n", hadoopNamespace},
 				{"logs", "-n", "waterline-system", "-l", "app.kubernetes.io/name=waterline-manager", "--prefix", "--tail=60"},
-				{"logs", "-n", hadoopNamespace, "-l", v1alpha1.LabelPool, "--prefix", "--tail=60"},
 			} {
 				out, _ := tryKubectl(args...)
 				t.Logf("kubectl %s:\n%s", strings.Join(args, " "), out)
@@ -111,7 +110,14 @@ spec:
 	if out, err := tryApply(manifest); err != nil {
 		p.t.Fatalf("%s: %v", out, err)
 	}
-	p.t.Cleanup(func() { p.end() })
+	p.t.Cleanup(func() {
+		if p.t.Failed() { // the logs go with the pods
+			out, _ := tryKubectl("logs", "-n", hadoopNamespace, "-l", v1alpha1.LabelPool, "--all-containers", "--prefix",
+				"--tail=200")
+			p.t.Logf("the workers' logs:\n%s", out)
+		}
+		p.end()
+	})
 }
 
 // end deletes the pool and waits until it is gone.
