@@ -52,7 +52,6 @@ func TestGuardCost(t *testing.T) {
 		"org.apache.hadoop.yarn.server.nodemanager.NodeManager", fmt.Sprint(containers), strings.Repeat("x", 4000),
 		binary(t, "waterline-guard"), "--allowance="+w.allowance, "--nodemanager="+server.URL, "--cgroup="+w.view(),
 		"--listen="+listen)
-	c.Env = []string{"PATH=" + os.Getenv("PATH"), "GOMEMLIMIT=25165824"} // as the pool has it
 	c.Stderr = testLog{t}
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := c.Start(); err != nil {

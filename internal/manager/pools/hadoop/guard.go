@@ -72,7 +72,6 @@ func AddGuard(p *corev1.Pod, y *v1alpha1.YARNSpec, image string, all model.Amoun
 	limits[corev1.ResourceCPU] = kube.ResourceList(model.Amount{CPU: guardCPULimit})[corev1.ResourceCPU]
 	p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{
 		Name: GuardContainer, Image: image, Args: args, RestartPolicy: &always, SecurityContext: security,
-		Env:       []corev1.EnvVar{{Name: "GOMEMLIMIT", Value: strconv.FormatInt(amount.Memory*3/4, 10)}},
 		Resources: corev1.ResourceRequirements{Requests: kube.ResourceList(amount), Limits: limits},
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: GuardContainer, MountPath: path.Dir(allowancePath), ReadOnly: true},
