@@ -201,7 +201,7 @@ func (g *Guard) round(ctx context.Context, now time.Time) time.Duration {
 	}
 	in.Memory, in.CPU, err = g.cgroup.read(now)
 	g.complain(ctx, "reading the cgroup of the NodeManager", err)
-	if g.last.Closely || len(g.hits) > 0 || now.Sub(g.processes.at) >= scanEvery {
+	if g.last.Closely || in.Memory.Near(in.Settings) || len(g.hits) > 0 || now.Sub(g.processes.at) >= scanEvery {
 		g.complain(ctx, "reading processes", g.processes.scan(now, g.o.OtherUsers))
 	}
 	in.Listed, in.Scanned = g.listing.at, g.processes.at

@@ -130,3 +130,21 @@ func TestNodeManagerRestarts(t *testing.T) {
 		}
 	}
 }
+
+// TestSuddenMemory has memory jump from a quarter of its limit to the hard mark between two rounds. The second one
+// looks at processes and ends a container: another second may be too late.
+func TestSuddenMemory(t *testing.T) {
+	const manager, task = 1 << 23, 1<<23 + 1 // Linux gives no process these numbers
+	d := proc(t.TempDir())
+	g := testGuard(t, "http://127.0.0.1:1")
+	g.processes.proc, g.o.Proc = string(d), string(d)
+	d.add(t, process{manager, 0, 100, 1000}, "java "+managerClass, "A=B")
+	d.add(t, process{task, manager, 200, 1000}, "java Task", "CONTAINER_ID=container_1_0001_01_000002")
+	start := time.Now()
+	for i, want := range []shed.Signal{shed.None, shed.Terminate} {
+		d.group(t, manager, []string{"1048576", "4128768"}[i])
+		if g.round(t.Context(), start.Add(time.Duration(i)*20*time.Second)); g.last.Signal != want {
+			t.Errorf("round %d: %q, want %q: %+v", i, g.last.Signal, want, g.last)
+		}
+	}
+}

@@ -8,23 +8,39 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/decide/node/shed"
 	"github.com/waterline-io/waterline/internal/model"
+	hadoop "github.com/waterline-io/waterline/test/bed/yarn"
 )
 
 // TestYARNGuard lets three containers of a worker grow until they have more memory than its limit, as containers do
 // that asked for less than they use. With a guard, one container leaves, the kernel kills nobody, and the job runs that
 // map again. Without one, the kernel kills.
 func TestYARNGuard(t *testing.T) {
-	p := newNight(t)
-	p.sub("Guard", func(p *night) { p.outgrow(true) })
-	installChart(t, "--reuse-values", "--set", "manager.pools.guard.enabled=false")
-	kubectl(t, "rollout", "status", "deployment/waterline-manager", "-n", "waterline-system", ready)
-	p.sub("NoGuard", func(p *night) { p.outgrow(false) })
+	withAndWithout(newNight(t), func(p *night, guarded bool, o outgrown) {
+		switch {
+		case !guarded && o.oomKills == 0:
+			p.t.Error("without a guard, the kernel did not kill: this shows nothing")
+		case guarded && (o.oomKills > 0 || o.restarts > 0 || o.killed != 1 || o.again != 1 || o.err != nil):
+			p.t.Errorf("want no OOM kill, no restart, one container that left, and its map run again: %+v", o)
+		case guarded:
+			shows(p.t, "explain nm night-"+p.node.name+" -n "+hadoopNamespace, string(model.MemoryAtHardMark),
+				"SIG"+string(shed.Terminate))
+		}
+	})
+}
+
+// withAndWithout has a worker with a guard outgrown, and then one without.
+func withAndWithout(p *night, judge func(p *night, guarded bool, o outgrown)) {
+	p.sub("Guard", func(p *night) { judge(p, true, p.outgrow(true)) })
+	installChart(p.t, "--reuse-values", "--set", "manager.pools.guard.enabled=false")
+	kubectl(p.t, "rollout", "status", "deployment/waterline-manager", "-n", "waterline-system", ready)
+	p.sub("NoGuard", func(p *night) { judge(p, false, p.outgrow(false)) })
 }
 
 // What the maps of a job that outgrows its worker do. The first attempt of each holds 1 MiB more again and again, up to
@@ -55,8 +71,18 @@ const (
 	outgrowQuick = outgrowLimit / 100 * 88
 )
 
-// outgrow runs a job whose maps outgrow a worker.
-func (p *night) outgrow(guarded bool) {
+// outgrown is what became of a worker that was outgrown, and of the job.
+type outgrown struct {
+	oomKills int     // processes that the kernel killed in the worker
+	restarts int32   // of the pod's containers
+	again    int     // maps that ran more than once
+	killed   int     // containers
+	lost     float64 // seconds that these had run
+	err      error   // of the job
+}
+
+// outgrow runs a job whose maps outgrow a worker, until one is ended by the guard or the kernel, and then to its end.
+func (p *night) outgrow(guarded bool) (o outgrown) {
 	dir := filepath.Join(bed.Shared(), "outgrow")
 	err := errors.Join(os.RemoveAll(dir), os.MkdirAll(filepath.Join(dir, "bin"), 0o755),
 		os.WriteFile(filepath.Join(dir, "bin/java"), fmt.Appendf(nil, growing, "/shared/outgrow", outgrowEach, outgrowQuick),
@@ -75,33 +101,56 @@ func (p *night) outgrow(guarded bool) {
 	pod := object[corev1.Pod](p.t, "pod", name, "-n", hadoopNamespace)
 	worker := p.workerDir(&pod)
 	p.expect(p.t, worker, model.MemoryMax, outgrowLimit)
-
-	j, _ := p.job(p.Sleep(p.t.Context(), 3, 1, 0, append([]string{"-Dmapreduce.map.env=JAVA_HOME=/shared/outgrow"},
-		onLabel...)...))
-	if !guarded {
-		eventually(p.t, "the kernel kills", func() (bool, string) {
-			kills, restarts := p.oomKills(worker), p.restarts(name)
-			return kills > 0 || restarts > 0, fmt.Sprintf("%d kills, %d restarts; %s", kills, restarts, p.held(worker))
-		})
-		p.t.Logf("%d OOM kills, %d restarts of the worker", p.oomKills(worker), p.restarts(name))
-		return
-	}
-	eventually(p.t, "the guard has a container leave", func() (bool, string) {
+	j, _ := p.job(p.Sleep(p.t.Context(), 3, 1, time.Second, append([]string{
+		"-Dmapreduce.map.env=JAVA_HOME=/shared/outgrow",
+	}, onLabel...)...))
+	eventually(p.t, "a container is ended", func() (bool, string) {
+		o.oomKills, o.restarts = p.oomKills(worker, name)
+		if o.oomKills > 0 || !guarded {
+			return o.oomKills > 0, p.held(worker)
+		}
 		out, err := tryKubectl("logs", name, "-n", hadoopNamespace, "-c", "guard")
 		return err == nil && strings.Contains(out, `"left":true`), fmt.Sprintf("%v: %s; %s", err, out, p.held(worker))
 	})
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o644); err != nil {
 		p.t.Fatal(err)
 	}
-	p.finish(j)
-	if again := j.Counter("Failed map tasks") + j.Counter("Killed map tasks"); again != 1 {
-		p.t.Errorf("%d maps ran again, want 1: %s", again, j.Output())
+	<-j.Done()
+	o.err = j.Wait(p.t.Context())
+	o.again = j.Counter("Failed map tasks") + j.Counter("Killed map tasks")
+	kills, restarts := p.oomKills(worker, name)
+	o.oomKills, o.restarts = max(o.oomKills, kills), max(o.restarts, restarts)
+	o.killed, o.lost = p.killed(name)
+	p.t.Logf("%+v", o)
+	return o
+}
+
+// killed returns how many containers of a worker did not end by themselves, and how many seconds these had run.
+func (p *night) killed(worker string) (count int, seconds float64) {
+	p.t.Helper()
+	dir := p.t.TempDir()
+	for file, args := range map[string][]string{"rm1": {"rm"}, worker: {worker, "-c", "worker"}} {
+		args = append([]string{"logs", "-n", hadoopNamespace}, args...)
+		before, _ := tryKubectl(append(args, "--previous")...) // it may not have been started again
+		out, err := tryKubectl(args...)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, file+".log"), []byte(before+"\n"+out+"\n"), 0o644)
+		}
+		if err != nil {
+			p.t.Fatal(err)
+		}
 	}
-	shows(p.t, "explain nm "+name+" -n "+hadoopNamespace, string(model.MemoryAtHardMark), "SIG"+string(shed.Terminate))
-	if kills, restarts := p.oomKills(worker), p.restarts(name); kills > 0 || restarts > 0 {
-		p.t.Errorf("beside a guard, the kernel killed %d processes, and containers of the pod were started again %d times",
-			kills, restarts)
+	ledger, err := hadoop.ReadLedger(dir)
+	if err != nil {
+		p.t.Fatal(err)
 	}
+	for _, k := range ledger.Killed {
+		if k.Node == worker {
+			count++
+			seconds += max(k.At.Sub(k.Began), 0).Seconds()
+		}
+	}
+	return count, seconds
 }
 
 // workerDir returns the cgroup of the NodeManager in a worker's pod.
@@ -114,37 +163,34 @@ func (p *night) workerDir(pod *corev1.Pod) string {
 	return p.containerDir(p.dirOf(pod), id)
 }
 
-// restarts returns how often containers of a pod were started again.
-func (p *night) restarts(name string) (n int32) {
+// oomKills returns how many processes the kernel killed in the cgroup of a worker because of its memory limit, and how
+// often containers of its pod were started again. One that was, has another cgroup.
+func (p *night) oomKills(dir, pod string) (n int, restarts int32) {
 	p.t.Helper()
-	s := object[corev1.Pod](p.t, "pod", name, "-n", hadoopNamespace).Status
+	s := object[corev1.Pod](p.t, "pod", pod, "-n", hadoopNamespace).Status
 	for _, c := range append(s.InitContainerStatuses, s.ContainerStatuses...) {
-		n += c.RestartCount
+		restarts += c.RestartCount
+		if e := c.LastTerminationState.Terminated; e != nil && e.Reason == "OOMKilled" {
+			n++
+		}
 	}
-	return n
-}
-
-// oomKills returns how many processes the kernel killed in a cgroup because of its memory limit; 0 if it is gone.
-func (p *night) oomKills(dir string) (n int) {
-	p.t.Helper()
 	file := "memory.events"
 	if p.Version == cgroup.V1 {
 		file = "memory.oom_control"
 	}
 	content, err := p.readFile(filepath.Join(p.OfKnob(model.MemoryMax), dir, file))
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0
+		return n, restarts
 	}
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	for line := range strings.Lines(string(content)) {
-		if _, err := fmt.Sscanf(line, "oom_kill %d", &n); err == nil {
-			return n
-		}
+	_, text, found := strings.Cut("\n"+string(content), "\noom_kill ")
+	count := 0
+	if _, err := fmt.Sscan(text, &count); !found || err != nil {
+		p.t.Fatalf("%s does not count kills: %s", file, content)
 	}
-	p.t.Fatalf("%s does not count kills: %s", file, content)
-	return 0
+	return n + count, restarts
 }
 
 // held returns what the kernel says of the memory in a worker's cgroup, for the log.

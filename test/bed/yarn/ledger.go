@@ -29,9 +29,13 @@ type Ledger struct {
 	Placed map[string]string
 }
 
-// Ledger reads the logs. Containers that run still count as killed, so applications should have ended.
-func (b *Bed) Ledger() (Ledger, error) {
-	files, err := filepath.Glob(filepath.Join(b.logs, "*.log"))
+// Ledger reads the logs of the cluster's daemons.
+func (b *Bed) Ledger() (Ledger, error) { return ReadLedger(b.logs) }
+
+// ReadLedger reads the logs of a cluster's daemons in a directory, those of ResourceManagers as rm1.log and rm2.log.
+// Containers that run still count as killed, so applications should have ended.
+func ReadLedger(dir string) (Ledger, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.log"))
 	if err != nil {
 		return Ledger{}, err
 	}

@@ -201,7 +201,7 @@ func (r *round) decide() Decision {
 	case full || deadline:
 		d = r.wait(model.ReadingsOld, r.ages()...)
 	}
-	d.Closely = !in.Allowance.Until.IsZero() && !r.s.Met && !r.farOff() || in.Memory.reaches(in.Settings.HardPercent-near)
+	d.Closely = !in.Allowance.Until.IsZero() && !r.s.Met && !r.farOff() || in.Memory.Near(in.Settings)
 	return d
 }
 
@@ -209,6 +209,9 @@ func (r *round) decide() Decision {
 func (r *round) farOff() bool {
 	return r.in.Allowance.Until.Sub(r.in.Now) > leaveLead && r.over().memory == 0
 }
+
+// Near reports whether memory is so near the hard mark that a decision needs a new look at processes.
+func (m *Memory) Near(s Settings) bool { return m.reaches(s.HardPercent - near) }
 
 // reaches reports whether memory that nobody can reclaim reaches a part of the limit, in percent.
 func (m *Memory) reaches(percent int64) bool {
