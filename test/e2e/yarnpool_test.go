@@ -60,7 +60,7 @@ spec: {accessModes: [ReadWriteMany], storageClassName: "", volumeName: exclude, 
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, args := range [][]string{
-				{"get", "workerpools,pods", "-n", hadoopNamespace, "-o", "yaml"},
+				{"get", "pods", "-n", hadoopNamespace, "-o", "yaml"},
 				{"get", "events", "-n", hadoopNamespace},
 				{"logs", "-n", "waterline-system", "-l", "app.kubernetes.io/name=waterline-manager", "--prefix", "--tail=60"},
 			} {
@@ -111,10 +111,11 @@ spec:
 		p.t.Fatalf("%s: %v", out, err)
 	}
 	p.t.Cleanup(func() {
-		if p.t.Failed() { // the logs go with the pods
-			out, _ := tryKubectl("logs", "-n", hadoopNamespace, "-l", v1alpha1.LabelPool, "--all-containers", "--prefix",
+		if p.t.Failed() { // this goes with the pool
+			pool, _ := tryKubectl("get", "workerpools", "-n", hadoopNamespace, "-o", "yaml")
+			logs, _ := tryKubectl("logs", "-n", hadoopNamespace, "-l", v1alpha1.LabelPool, "--all-containers", "--prefix",
 				"--tail=200")
-			p.t.Logf("the workers' logs:\n%s", out)
+			p.t.Logf("the pool:\n%s\nthe logs of its workers:\n%s", pool, logs)
 		}
 		p.end()
 	})
