@@ -304,9 +304,6 @@ func (r *round) unsold() {
 
 // createPod makes the pod of a worker.
 func (r *round) createPod(ctx context.Context, pl *place) error {
-	if pl.pod != nil {
-		return r.k.deletePod(ctx, pl.pod, 0) // it is over
-	}
 	pod, sold := r.newPod(pl, pl.step.Marks)
 	if !sold {
 		pl.step = pool.Step{Worker: pl.step.Worker, Phase: pool.Terminated, Verb: pool.Wait, Why: pool.NothingSold}

@@ -207,7 +207,7 @@ func (c *crewRound) worker(pl *place, tight map[string]bool) crew.Worker {
 	seen := pl.worker
 	w := crew.Worker{
 		Name: seen.Name, Wanted: seen.Wanted, End: seen.End, Cordoned: seen.Cordoned, Room: seen.Room, Unsold: seen.Unsold,
-		Ended: seen.Ended, Attempts: seen.Attempts, Over: pl.pod != nil && pl.pod.over,
+		Ended: seen.Ended, Attempts: seen.Attempts, Over: seen.Over,
 		State: crew.State(pl.crew.status.State),
 	}
 	if seen.Pod != nil {

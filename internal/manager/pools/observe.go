@@ -328,6 +328,7 @@ func (r *round) fill(pl *place, on map[string]int) {
 	w.Figures = r.figures(pl.node, on[pl.node], floor)
 	w.Allowance = w.Figures.Now
 	w.Heard = r.k.actor.Heard(w.Name)
+	w.Over = pl.pod != nil && pl.pod.over
 	w.Excluded = r.state.Excluded[pl.host] || r.k.actor.Unread(pl.host)
 	if pl.row.Ended != nil {
 		w.Ended = pl.row.Ended.Time

@@ -260,7 +260,7 @@ func (r *round) row(pl *place, was *v1alpha1.WorkerStatus) v1alpha1.WorkerStatus
 		row.Until = &until
 	}
 	switch {
-	case step.Verb != pool.DeletePod || pl.pod.deleting: // its end is counted once
+	case step.Verb != pool.DeletePod || pl.worker.Pod == nil || pl.pod.deleting: // its end is counted once
 	case step.Failed:
 		row.Attempts++
 	default:

@@ -82,6 +82,7 @@ type Worker struct {
 	// read since.
 	Excluded bool
 	Pod      *Pod      // nil: there is none
+	Over     bool      // its last pod is over and still there; then Pod is nil
 	Ended    time.Time // when its last pod ended
 	Attempts int       // pods in a row whose step said that they failed
 	Managers []Manager // those that the ResourceManager shows on its host, of this pod or earlier ones
@@ -201,6 +202,8 @@ func (r *round) next() Step {
 	}
 	over := r.marks.Over(r.in.Now)
 	switch {
+	case w.Over: // whatever is wanted, or nobody would ever delete it
+		return Step{Phase: Terminated, Verb: DeletePod, Why: PodEnded}
 	case w.Pod == nil && !r.in.RM.Known && r.forsaken():
 		return Step{Phase: Terminated, Verb: Wait, Why: ResourceManagerUnreachable}
 	case w.Pod == nil && !r.in.RM.Known:

@@ -43,6 +43,7 @@ import (
 //	dies NAME | sick NAME | well NAME
 //	                              its NodeManager
 //	power NAME                    its node loses power, and comes back
+//	over NAME                     the kubelet ends its pod, which stays as a failed one
 //	deleted NAME [cordoned]       somebody deletes its pod, or drains its node
 //	run SECONDS
 func TestCases(t *testing.T) {
@@ -167,6 +168,9 @@ func (w *world) command(words []string) error {
 		m.State = running
 	case "power":
 		w.gone(p)
+	case "over":
+		w.gone(p)
+		p.Over = true
 	case "deleted":
 		p.Pod.Deleting, p.Cordoned = true, len(words) > 2
 	default:

@@ -52,6 +52,7 @@ const (
 	LabelMissing               Code = "LabelMissing"               // the ResourceManager's store lacks the label
 	HostExcluded               Code = "HostExcluded"               // its host is in the exclude file, and should not be
 	PodMissing                 Code = "PodMissing"                 // everything is ready for its pod
+	PodEnded                   Code = "PodEnded"                   // its pod has ended, and is deleted
 	PodStarting                Code = "PodStarting"                // its pod does not run yet
 	NotRegistered              Code = "NotRegistered"              // its NodeManager has not registered
 	TooManyAttempts            Code = "TooManyAttempts"            // its NodeManager failed to register too often

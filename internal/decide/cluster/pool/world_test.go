@@ -342,6 +342,10 @@ func (w *world) carry(p *place, s Step) bool {
 			p.Pod.Floor, p.Pod.Ceiling = w.set.Floor, w.set.Ceiling
 		}
 	case DeletePod:
+		if p.Over {
+			p.Over = false
+			break
+		}
 		if s.Failed {
 			p.Attempts++
 		} else {
