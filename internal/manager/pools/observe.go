@@ -349,9 +349,9 @@ func (r *round) fill(pl *place, on map[string]int) {
 		if ceiling != (pool.Size{}) {
 			w.Pod.Floor, w.Pod.Ceiling = floor, ceiling
 		}
-	case p != nil && !p.ended.IsZero():
+	case p != nil:
 		w.Ended = p.ended
-	case pl.row.Pod != "" || p != nil: // it is gone since the last round, or nobody knows since when
+	case pl.row.Pod != "": // it is gone since the last round
 		w.Ended = r.now
 	}
 }

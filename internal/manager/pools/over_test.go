@@ -90,3 +90,38 @@ func TestOverPodIsDeleted(t *testing.T) {
 
 // farewell is longer than a deleted pool waits for a silent ResourceManager.
 const farewell = 3 * time.Minute
+
+// TestRefusedPod has a pod that the kubelet refuses: its status has no container. Its worker rests from then on, and
+// not anew in each round, also while the pod cannot be deleted.
+func TestRefusedPod(t *testing.T) {
+	made := time.Now().Truncate(time.Second)
+	refused := made.Add(10 * time.Second)
+	for about, c := range map[string]struct {
+		conditions []corev1.PodCondition
+		want       time.Time
+	}{
+		"without conditions": {nil, made},
+		"scheduled": {[]corev1.PodCondition{{
+			Type: corev1.PodScheduled, LastTransitionTime: metav1.NewTime(refused),
+		}}, refused},
+	} {
+		pod := workerPod("u", made, corev1.PodStatus{
+			Phase: corev1.PodFailed, Reason: "OutOfwaterline.io/batch-cpu", Conditions: c.conditions,
+		})
+		status := &v1alpha1.WorkerPoolStatus{}
+		for i := range 3 {
+			var pl *place
+			at := made.Add(time.Duration(i) * 20 * time.Second)
+			if pl, status, _ = oneRound(t, at, status, pod, nil); !pl.worker.Ended.Equal(c.want) {
+				t.Errorf("%s: round %d: it ended at %s, want %s", about, i, pl.worker.Ended, c.want)
+			}
+		}
+		pl, status, _ := oneRound(t, refused.Add(50*time.Second), status, nil, nil)
+		if about == "scheduled" && pl.step.Why != pool.CoolingDown {
+			t.Errorf("%s: %+v", about, pl.step)
+		}
+		if pl, _, _ = oneRound(t, refused.Add(70*time.Second), status, nil, nil); pl.step.Verb != pool.CreatePod {
+			t.Errorf("%s: no other pod is made: %+v", about, pl.step)
+		}
+	}
+}

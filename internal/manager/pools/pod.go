@@ -104,8 +104,23 @@ func rowOf(p *corev1.Pod) podRow {
 			r.over = r.over || r.crew && e.ExitCode == 0 // it has drained; other containers may still run
 		}
 	}
+	if r.over && r.ended.IsZero() {
+		r.ended = lastChange(p)
+	}
 	r.message = messageOf(p)
 	return r
+}
+
+// lastChange returns the last time that the status of a pod shows, or when it was made. The kubelet says of a pod that
+// it refuses neither when it ended nor anything of its containers.
+func lastChange(p *corev1.Pod) time.Time {
+	at := p.CreationTimestamp.Time
+	for _, c := range p.Status.Conditions {
+		if c.LastTransitionTime.After(at) {
+			at = c.LastTransitionTime.Time
+		}
+	}
+	return at
 }
 
 // podMatters reports whether the change of a pod is one to look at its pool for: not what the controller wrote itself,
