@@ -62,6 +62,7 @@ type ResourceManagerStatus struct {
 	// Address is its base address.
 	Address string `json:"address"`
 	// Version of Hadoop.
+	// +kubebuilder:validation:MaxLength=64
 	Version string `json:"version,omitempty"`
 	// Started is when its process started.
 	Started metav1.Time `json:"started"`

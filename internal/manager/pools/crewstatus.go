@@ -43,7 +43,7 @@ func (c *crewRound) row(pl *place, was *v1alpha1.WorkerStatus) v1alpha1.WorkerSt
 	step := &pl.crew.step
 	row := v1alpha1.WorkerStatus{
 		Name: step.Worker, Node: pl.node, Phase: v1alpha1.WorkerPhase(step.Phase), Reason: string(step.Why),
-		Message: kube.Shorten(message(pl), 1024), Since: second(c.now), Attempts: int32(pl.worker.Attempts),
+		Message: kube.Shorten(message(pl), maxMessage), Since: second(c.now), Attempts: int32(pl.worker.Attempts),
 	}
 	if was.Phase == row.Phase {
 		row.Since = was.Since

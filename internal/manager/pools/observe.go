@@ -142,14 +142,20 @@ func (r *round) look(ctx context.Context) {
 	if r.graceful() && r.state.ExcludeErr == nil {
 		r.t.add(v1alpha1.ConditionExcludeFailed, "NotRead", k.actor.ReadOnce(ctx, r.now))
 	}
+	k.status.ResourceManager = r.active(k.status.ResourceManager)
+}
+
+// active returns the active ResourceManager for the status. was is that of the round before; nil: none was known.
+func (r *round) active(was *v1alpha1.ResourceManagerStatus) *v1alpha1.ResourceManagerStatus {
 	info := &r.state.Info
 	now := &v1alpha1.ResourceManagerStatus{
-		Address: info.Address, Version: info.Version, Started: second(info.Started), Since: second(r.now),
+		Address: info.Address, Version: kube.Shorten(info.Version, maxVersion), Started: second(info.Started),
+		Since: second(r.now),
 	}
-	if s := k.status.ResourceManager; s != nil && s.Address == now.Address && s.Started.Equal(&now.Started) {
-		now.Since = s.Since
+	if was != nil && was.Address == now.Address && was.Started.Equal(&now.Started) {
+		now.Since = was.Since
 	}
-	k.status.ResourceManager = now
+	return now
 }
 
 // secretEvery is how long a Secret counts after it was read.

@@ -31,6 +31,9 @@ const (
 	phasesEvery = 4 * time.Second
 	// numbersEvery is the same for numbers.
 	numbersEvery = 10 * time.Second
+	// maxMessage bounds the message of a worker, and maxVersion the version of Hadoop. The API server would refuse the
+	// whole status of a pool for one that is longer.
+	maxMessage, maxVersion = 1024, 64
 )
 
 // report writes what came out of a round into the status of the pool, and removes the finalizer of a pool whose workers
@@ -245,11 +248,11 @@ func (r *round) row(pl *place, was *v1alpha1.WorkerStatus) v1alpha1.WorkerStatus
 	if pl.worker.Pod != nil {
 		row.Pod = pl.pod.uid
 		if row.Message == "" && (step.Why == pool.PodStarting || step.Why == pool.NotRegistered) {
-			row.Message = kube.Shorten(pl.pod.waits, 1024)
+			row.Message = pl.pod.waits
 		}
 	}
 	if step.Why == pool.HostNameMismatch {
-		row.Message = kube.Shorten("its NodeManager registered as "+step.Text, 1024)
+		row.Message = "its NodeManager registered as " + step.Text
 	}
 	if !pl.worker.Ended.IsZero() {
 		ended := second(pl.worker.Ended)
@@ -272,6 +275,7 @@ func (r *round) row(pl *place, was *v1alpha1.WorkerStatus) v1alpha1.WorkerStatus
 	if row.Message == "" && row.Attempts > 0 {
 		row.Message = was.Message // why the last one failed, which nobody shows any more
 	}
+	row.Message = kube.Shorten(row.Message, maxMessage) // health reports and host names are of any length
 	return row
 }
 
