@@ -60,7 +60,7 @@ func (c *crewRound) row(pl *place, was *v1alpha1.WorkerStatus) v1alpha1.WorkerSt
 		row.Until = &until
 	}
 	switch {
-	case step.Verb == crew.DeletePod && pl.worker.Pod != nil && !pl.pod.deleting && step.Failed: // its end is counted once
+	case step.Verb == crew.DeletePod && step.Failed && c.counts(pl):
 		row.Attempts++
 	case step.Phase == crew.Active:
 		row.Attempts = 0

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -212,12 +213,13 @@ func (r *round) excludeFile() *yarn.ExcludeFile {
 
 // list lists the workers: those of the pool, and those that are one too many and have not left yet.
 func (r *round) list() {
-	pods := map[string]*podRow{}
+	pods, there := map[string]*podRow{}, map[string]bool{}
 	r.k.c.pods[r.k.namespace].Each(func(_ string, p podRow) {
 		if p.owner == r.p.UID {
-			pods[p.name] = &p
+			pods[p.name], there[p.uid] = &p, true
 		}
 	})
+	maps.DeleteFunc(r.k.counted, func(uid string, _ bool) bool { return !there[uid] })
 	add := func(name, node string, index int) {
 		pl := place{worker: &pool.Worker{Name: name}, node: node, index: index, pod: pods[name]}
 		delete(pods, name)

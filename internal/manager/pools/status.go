@@ -263,7 +263,7 @@ func (r *round) row(pl *place, was *v1alpha1.WorkerStatus) v1alpha1.WorkerStatus
 		row.Until = &until
 	}
 	switch {
-	case step.Verb != pool.DeletePod || pl.worker.Pod == nil || pl.pod.deleting: // its end is counted once
+	case step.Verb != pool.DeletePod || !r.counts(pl):
 	case step.Failed:
 		row.Attempts++
 	default:
@@ -277,6 +277,19 @@ func (r *round) row(pl *place, was *v1alpha1.WorkerStatus) v1alpha1.WorkerStatus
 	}
 	row.Message = kube.Shorten(row.Message, maxMessage) // health reports and host names are of any length
 	return row
+}
+
+// counts reports whether the end of a worker's pod counts in this round: it was told to end, for the first time. The
+// pod may not be seen to end for some rounds more.
+func (r *round) counts(pl *place) bool {
+	if pl.worker.Pod == nil || pl.pod.deleting || pl.err != nil || r.k.counted[pl.pod.uid] {
+		return false
+	}
+	if r.k.counted == nil {
+		r.k.counted = map[string]bool{}
+	}
+	r.k.counted[pl.pod.uid] = true
+	return true
 }
 
 // conditions sets the conditions of a status. Unchanged ones keep the time of their last change.
