@@ -48,6 +48,7 @@ type keeper struct {
 	secretName string
 	secretRead time.Time
 	idle       map[string]time.Time    // by UID of pods of workers that run nothing: since when
+	starts     map[string]start        // by UID of a pod: when its worker was started
 	counted    map[string]bool         // UIDs of pods whose end counts among the attempts of their workers already
 	unsettled  map[string]time.Time    // by worker: since when what the ResourceManager shows of it is not true
 	warned     map[string]string       // by condition: what the last event said

@@ -220,6 +220,7 @@ func (r *round) list() {
 		}
 	})
 	maps.DeleteFunc(r.k.counted, func(uid string, _ bool) bool { return !there[uid] })
+	maps.DeleteFunc(r.k.starts, func(uid string, _ start) bool { return !there[uid] })
 	add := func(name, node string, index int) {
 		pl := place{worker: &pool.Worker{Name: name}, node: node, index: index, pod: pods[name]}
 		delete(pods, name)
@@ -350,7 +351,7 @@ func (r *round) fill(pl *place, on map[string]int) {
 	switch p := pl.pod; {
 	case p != nil && !p.over:
 		w.Pod = &pool.Pod{
-			Created: p.created, Started: p.started, Deleting: p.deleting || w.Cordoned,
+			Created: p.created, Started: r.startOf(p), Deleting: p.deleting || w.Cordoned,
 			Evicted: known && n.Evict == p.uid, Marks: p.marks,
 			Outdated: p.template != "" && p.template != r.template(),
 		}
