@@ -133,7 +133,10 @@ func (k *keeper) round(ctx context.Context) bool {
 		if p.DeletionTimestamp != nil {
 			k.complain(ctx, "a deleted pool of a deleted namespace could not be let go", k.forsake(ctx, p))
 		}
-		return true // old data decides nothing
+		if k.c.pods[k.namespace].Fresh(now, settleTime) {
+			k.complain(ctx, "workers whose end has come could not be ended", k.endOver(ctx, now, p))
+		}
+		return true // old data decides nothing else
 	}
 	if k.uid != p.UID { // also if another pool of the same name follows at once
 		status, err := k.readReports(ctx, p)
@@ -204,8 +207,13 @@ func (k *keeper) endUnread(ctx context.Context, now time.Time, p *v1alpha1.Worke
 		t.add(v1alpha1.ConditionStepsFailed, "FinalizerFailed", k.abandon(ctx, p))
 		return
 	}
+	t.add(v1alpha1.ConditionStepsFailed, "StepFailed", k.endOver(ctx, now, p))
+}
+
+// endOver ends the workers whose end has come by their pods' marks, whatever else is known.
+func (k *keeper) endOver(ctx context.Context, now time.Time, p *v1alpha1.WorkerPool) error {
 	_, err := k.endPods(ctx, p, func(pod *podRow) bool { return pod.marks.Over(now) })
-	t.add(v1alpha1.ConditionStepsFailed, "StepFailed", err)
+	return err
 }
 
 // abandon ends a deleted pool whose spec cannot be read: its pods are told to end, and when none is left, it goes.
@@ -217,9 +225,9 @@ func (k *keeper) abandon(ctx context.Context, p *v1alpha1.WorkerPool) error {
 	return err
 }
 
-// endPods deletes pods of a pool whose spec cannot be read, which has no ResourceManager to tell. They have the time
-// that they were made with, in which their hooks let containers end, until their worker's end. It returns how many pods
-// the pool has.
+// endPods deletes pods of a pool without telling its ResourceManager, as of one whose spec cannot be read. They have the
+// time that they were made with, in which their hooks let containers end, until their worker's end. It returns how many
+// pods the pool has.
 func (k *keeper) endPods(ctx context.Context, p *v1alpha1.WorkerPool, which func(*podRow) bool) (has int, err error) {
 	var pods []podRow
 	k.c.pods[k.namespace].Each(func(_ string, pod podRow) {
