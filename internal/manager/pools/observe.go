@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
@@ -159,15 +160,20 @@ func (r *round) active(was *v1alpha1.ResourceManagerStatus) *v1alpha1.ResourceMa
 	return now
 }
 
-// secretEvery is how long a Secret counts after it was read.
-const secretEvery = 2 * time.Minute
+const (
+	// secretEvery is how long a Secret counts after it was read. After a failure it is read again sooner.
+	secretEvery, secretAgain = 2 * time.Minute, 10 * time.Second
+	// secretWithin bounds one reading, for which the round waits.
+	secretWithin = 2 * time.Second
+)
 
 // secret returns the content of the pool's Secret; nil if it names none.
 func (r *round) secret(ctx context.Context) (map[string][]byte, error) {
 	return r.secretOf(ctx, "spec.yarn", v1alpha1.NameOf(r.p.Spec.YARN.AuthSecret))
 }
 
-// secretOf returns the content of the Secret that the field authSecret of an engine names; nil if it names none.
+// secretOf returns the content of the Secret that the field authSecret of an engine names; nil if it names none. While
+// the API server does not say whether it changed, it is as it was.
 func (r *round) secretOf(ctx context.Context, field, name string) (map[string][]byte, error) {
 	k := r.k
 	switch {
@@ -177,7 +183,17 @@ func (r *round) secretOf(ctx context.Context, field, name string) (map[string][]
 		return k.secret, nil
 	}
 	var s corev1.Secret
-	err := k.c.o.Core.Get().Namespace(k.namespace).Resource("secrets").Name(name).Timeout(apiWithin).Do(ctx).Into(&s)
+	err := k.c.o.Core.Get().Namespace(k.namespace).Resource("secrets").Name(name).Timeout(secretWithin).Do(ctx).Into(&s)
+	const stale = "the Secret of a pool could not be read again, so its last content is used"
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) && k.secretName == name {
+		k.complain(ctx, stale, err)
+		k.secretRead = r.now.Add(secretAgain - secretEvery)
+		return k.secret, nil
+	}
+	k.complain(ctx, stale, nil)
+	if err != nil {
+		k.secret, k.secretName = nil, ""
+	}
 	if err != nil && field != "spec.yarn" {
 		return nil, fmt.Errorf("%s.authSecret: reading Secret %s: %w", field, name, err)
 	}
