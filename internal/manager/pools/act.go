@@ -37,15 +37,28 @@ func (r *round) act(ctx context.Context) {
 	r.tally = pool.Count(&r.in, steps)
 	r.rest()
 	changed, busy, idle := r.toMark()
-	inParallel(changed, func(pl *place) { pl.err = r.mark(ctx, pl) })
-	r.all(pool.DeletePod, func(pl *place) { pl.err = r.deletePod(ctx, pl, pl.step.Within) })
+	r.all(pool.DeletePod, func(pl *place) {
+		if pl.err = r.mark(ctx, pl); pl.err == nil {
+			pl.err = r.deletePod(ctx, pl, pl.step.Within)
+		}
+	})
+	changed = slices.DeleteFunc(changed, func(pl *place) bool { return pl.step.Verb == pool.DeletePod })
+	for _, pl := range inTime(tellWithin, &r.k.markTurn, changed, func(pl *place) bool {
+		pl.err = r.mark(ctx, pl)
+		return true
+	}) {
+		pl.step.Leave(pl.worker.Pod)
+	}
 	telling, cancel := context.WithTimeout(ctx, tellWithin)
 	r.label(telling)
 	r.exclude(telling)
 	cancel()
 	r.resize(ctx)
 	r.template() // once, because pods are made in parallel
-	r.all(pool.CreatePod, func(pl *place) { pl.err = r.createPod(ctx, pl) })
+	missing := r.those(func(pl *place) bool { return pl.does(pool.CreatePod) })
+	for _, pl := range r.create(missing, func(pl *place) { pl.err = r.createPod(ctx, pl) }) {
+		pl.step.Verb = pool.Wait
+	}
 	r.markIdle(ctx, append(busy, idle...))
 	unsold := false
 	for i := range r.places {

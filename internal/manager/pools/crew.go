@@ -257,7 +257,7 @@ func (c *crewRound) act(ctx context.Context, drainer drain.Drainer) {
 		c.places[i].crew.step = steps[i]
 	}
 	c.each(func(pl *place) { pl.err = c.mark(ctx, pl) })
-	for _, verb := range []crew.Verb{crew.DeletePod, crew.Drain, crew.Undrain, crew.CreatePod} {
+	for _, verb := range []crew.Verb{crew.DeletePod, crew.Drain, crew.Undrain} {
 		acting, cancel := context.WithTimeout(ctx, tellWithin)
 		c.each(func(pl *place) {
 			if pl.err == nil && pl.crew.step.Verb == verb {
@@ -265,6 +265,10 @@ func (c *crewRound) act(ctx context.Context, drainer drain.Drainer) {
 			}
 		})
 		cancel()
+	}
+	missing := c.those(func(pl *place) bool { return pl.crew.step.Verb == crew.CreatePod && pl.err == nil })
+	for _, pl := range c.create(missing, func(pl *place) { pl.err = c.one(ctx, drainer, pl) }) {
+		pl.crew.step.Verb = crew.Wait
 	}
 	unsold := false
 	for i := range c.places {

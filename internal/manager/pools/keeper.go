@@ -47,7 +47,10 @@ type keeper struct {
 	secret     map[string][]byte          // of the pool, as read last
 	secretName string
 	secretRead time.Time
-	idle       map[string]time.Time    // by UID of pods of workers that run nothing: since when
+	idle       map[string]time.Time // by UID of pods of workers that run nothing: since when
+	refused    refusal              // of pods by the API server
+	createTurn int                  // see inTime
+	markTurn   int
 	starts     map[string]start        // by UID of a pod: when its worker was started
 	counted    map[string]bool         // UIDs of pods whose end counts among the attempts of their workers already
 	unsettled  map[string]time.Time    // by worker: since when what the ResourceManager shows of it is not true
