@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -61,5 +62,38 @@ func TestAttempts(t *testing.T) {
 	}
 	if r.list(); !r.k.counted["b"] || len(r.k.counted) != 1 {
 		t.Errorf("the pod b is there, and those that are known are %v", r.k.counted)
+	}
+}
+
+// TestGivenUp edits the spec of a pool with a worker in quarantine: it is tried again, and known as one that failed
+// before, until it works.
+func TestGivenUp(t *testing.T) {
+	r := poolRound(t, "testdata/small.yaml", nil)
+	r.k.status = &v1alpha1.WorkerPoolStatus{ObservedGeneration: 1}
+	round := func(generation int64, phase pool.Phase, attempts int, givenUp bool) {
+		t.Helper()
+		r.p.Generation = generation
+		pl := place{worker: &pool.Worker{Name: "w"}, node: "n1"}
+		pl.row = v1alpha1.WorkerStatus{Name: "w", Phase: v1alpha1.WorkerPhase(phase), Attempts: 2}
+		r.fill(&pl, nil)
+		if w := pl.worker; w.Attempts != attempts || w.GivenUp != givenUp {
+			t.Errorf("generation %d, %s: %d attempts, given up %v", generation, phase, w.Attempts, w.GivenUp)
+		}
+		r.k.status.ObservedGeneration = generation
+	}
+	round(1, pool.Quarantined, 2, false)
+	round(2, pool.Quarantined, 0, true)
+	round(2, pool.Provisioning, 2, true)
+	round(2, pool.Quarantined, 2, true)
+	round(2, pool.Active, 2, false)
+	round(3, pool.Active, 0, false)
+
+	r.tally.Outdated = 3
+	var s v1alpha1.WorkerPoolStatus
+	r.opening.Open, s.Wanted, s.Active = true, 9, 9
+	r.k.conditions(&s, r.p, r, r.t)
+	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady); c == nil ||
+		c.Message != "All 9 workers that are to run now are active; pods of an earlier spec that wait to be replaced: 3." {
+		t.Errorf("%+v", c)
 	}
 }

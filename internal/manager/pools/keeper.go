@@ -48,6 +48,7 @@ type keeper struct {
 	secretName string
 	secretRead time.Time
 	idle       map[string]time.Time // by UID of pods of workers that run nothing: since when
+	givenUp    map[string]bool      // workers that were given up when the spec changed last, and did not work since
 	refused    refusal              // of pods by the API server
 	createTurn int                  // see inTime
 	markTurn   int

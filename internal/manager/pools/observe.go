@@ -358,9 +358,19 @@ func (r *round) fill(pl *place, on map[string]int) {
 	if pl.row.Ended != nil {
 		w.Ended = pl.row.Ended.Time
 	}
-	if r.p.Generation == r.k.status.ObservedGeneration {
+	switch phase := pool.Phase(pl.row.Phase); {
+	case r.p.Generation == r.k.status.ObservedGeneration:
 		w.Attempts = pool.Failures(int(pl.row.Attempts), w.Ended, r.opening)
+		if phase == pool.Active || phase == pool.Shrinking {
+			delete(r.k.givenUp, w.Name)
+		}
+	case phase == pool.Quarantined:
+		if r.k.givenUp == nil {
+			r.k.givenUp = map[string]bool{}
+		}
+		r.k.givenUp[w.Name] = true
 	}
+	w.GivenUp = r.k.givenUp[w.Name]
 	port := strconv.Itoa(hadoop.Port)
 	w.Label = r.state.LabelOf(pl.labelled, net.JoinHostPort(pl.host, port), net.JoinHostPort(pl.host, "0"))
 	w.Managers, pl.settled = r.state.Managers(pl.host, port)

@@ -304,8 +304,8 @@ func (k *keeper) conditions(s *v1alpha1.WorkerPoolStatus, p *v1alpha1.WorkerPool
 		if len(given) > 0 {
 			t.add(v1alpha1.ConditionQuarantined, "GivenUp", fmt.Errorf("workers did not register under their names, or "+
 				"were unhealthy again and again, and are given up for a while, which doubles each time: %s; read the logs of "+
-				"their pods, and check that the name of a worker resolves to its address and back",
-				kube.Shorten(strings.Join(given, ", "), 2000)))
+				"their pods, and check that the name of a worker resolves to its address and back%s",
+				kube.Shorten(strings.Join(given, ", "), 2000), r.outdated()))
 		}
 	}
 	now := second(time.Now()) // as the API has it, so that the two compare equal
@@ -350,9 +350,17 @@ func (k *keeper) conditions(s *v1alpha1.WorkerPoolStatus, p *v1alpha1.WorkerPool
 		ready.Message = "No application waits for workers or runs on them."
 	default:
 		ready.Status, ready.Reason = metav1.ConditionTrue, "AllActive"
-		ready.Message = fmt.Sprintf("All %d workers that are to run now are active.", s.Wanted)
+		ready.Message = fmt.Sprintf("All %d workers that are to run now are active", s.Wanted) + r.outdated() + "."
 	}
 	meta.SetStatusCondition(&s.Conditions, ready)
+}
+
+// outdated says how many workers wait for a pod of the present spec; "": none, or that is not known.
+func (r *round) outdated() string {
+	if r == nil || r.tally.Outdated == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; pods of an earlier spec that wait to be replaced: %d", r.tally.Outdated)
 }
 
 // warn writes an event for each problem that is new.

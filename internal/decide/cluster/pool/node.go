@@ -67,9 +67,10 @@ func (n *Node) Room(need model.Amount) bool {
 
 // Tally counts workers for the status of their pool.
 type Tally struct {
-	Wanted  int // that are to run now, and that their nodes have room for
-	Active  int // that take containers
-	Leaving int // that drain or stop
+	Wanted   int // that are to run now, and that their nodes have room for
+	Active   int // that take containers
+	Leaving  int // that drain or stop
+	Outdated int // that wait for their pods to be replaced
 }
 
 // Count counts workers by the steps of [Next] for the same input. A worker that its node has no room for is not wanted:
@@ -77,6 +78,9 @@ type Tally struct {
 func Count(in *Input, steps []Step) (t Tally) {
 	for i, s := range steps {
 		t.add(s.Phase)
+		if s.Why == PodOutdated {
+			t.Outdated++
+		}
 		if in.Workers[i].Wanted && s.Why != NoRoom && s.Why != NodeCordoned {
 			t.Wanted++
 		}

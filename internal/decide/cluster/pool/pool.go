@@ -85,6 +85,7 @@ type Worker struct {
 	Over     bool      // its last pod is over and still there; then Pod is nil
 	Ended    time.Time // when its last pod ended
 	Attempts int       // pods in a row whose step said that they failed
+	GivenUp  bool      // it was given up when the spec of its pool changed last, and has not worked since
 	Managers []Manager // those that the ResourceManager shows on its host, of this pod or earlier ones
 	// Own is what its containers use by the account of its NodeManager, which is asked when a deadline is over and the
 	// ResourceManager is silent; nil: not known.
@@ -168,6 +169,9 @@ func Next(in *Input) []Step {
 		s.Worker, s.Marks, s.Within, s.Held = r.w.Name, r.marks, max(s.Within, 0), r.held()
 		if r.w.Pod != nil && !r.marks.Leaving.IsZero() {
 			s.By = r.end()
+		}
+		if s.Why == UpToDate && r.w.Pod.Outdated {
+			s.Why = PodOutdated
 		}
 		steps[i] = s
 	}

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -143,5 +144,82 @@ func TestBarredIsNotReplaced(t *testing.T) {
 	in.Workers[0].Barred = false
 	if all := replace(&in); !slices.Equal(all, []bool{true, false}) {
 		t.Errorf("one is not barred any more; replaced: %v", all)
+	}
+}
+
+// TestBadWorkerStopsNoReplacement has a pool of ten whose spec changes, and a worker whose NodeManager never registers:
+// it was given up before, or begins to fail when another worker runs with the new spec. The others are replaced, and
+// those that wait say so.
+func TestBadWorkerStopsNoReplacement(t *testing.T) {
+	for _, before := range []bool{true, false} {
+		w := newWorld(t)
+		outdated(w, 10)
+		bad := w.workers[9]
+		if !before {
+			w.run(600)
+		}
+		bad.never, bad.GivenUp = true, before
+		w.gone(bad)
+		w.run(10)
+		if n := strings.Count(w.out.String(), " Active: Wait, PodOutdated"); n < 8 {
+			t.Errorf("%d workers said that they wait for another pod", n)
+		}
+		w.run(8000)
+		if bad.Attempts < w.set.Attempts {
+			t.Errorf("the bad worker failed %d times", bad.Attempts)
+		}
+		for _, p := range w.workers {
+			if p != bad && (p.Pod == nil || p.Pod.Outdated) {
+				t.Errorf("given up before: %v: %s was not replaced", before, p.Name)
+			}
+		}
+		if w.kills+w.early > 0 {
+			t.Errorf("%d containers were killed at their time, %d before", w.kills, w.early)
+		}
+	}
+}
+
+// TestReplacesBeside checks how many workers in quarantine stop a pool of 20 from replacing pods.
+func TestReplacesBeside(t *testing.T) {
+	for _, c := range []struct {
+		about         string
+		given, before int // workers that are given up: with this spec, and before
+		works         bool
+		sick          bool // the one that works
+		want          int  // pods that are replaced now
+	}{
+		{about: "all are well", want: 2},
+		{about: "one is given up, and none runs with the new spec", given: 1, want: 1},
+		{about: "two are given up, and none runs with the new spec", given: 2, want: 0},
+		{about: "two are given up, and one works", given: 2, works: true, want: 2},
+		{about: "two are given up, and one is not well", given: 2, works: true, sick: true, want: 0},
+		{about: "three are given up, and one works", given: 3, works: true, want: 1},
+		{about: "half is given up, and one works", given: 10, works: true, want: 0},
+		{about: "half was given up before", before: 10, want: 2},
+	} {
+		in := Input{RM: RM{Known: true}, Settings: Settings{Attempts: 2}, Now: time.Now()}
+		for i := range 20 {
+			worker := Worker{Wanted: true, Room: true, Pod: &Pod{Outdated: true, Marks: Marks{Registered: true}}}
+			switch {
+			case i < c.given:
+				worker.Pod, worker.Attempts, worker.Ended = nil, 2, in.Now
+			case i < c.given+c.before:
+				worker.Pod, worker.GivenUp = nil, true
+			case i == 19 && c.works:
+				if worker.Pod.Outdated = false; c.sick {
+					worker.Pod.Marks.Sick = in.Now
+				}
+			}
+			in.Workers = append(in.Workers, worker)
+		}
+		n := 0
+		for _, replaced := range replace(&in) {
+			if replaced {
+				n++
+			}
+		}
+		if n != c.want {
+			t.Errorf("%s: %d are replaced, want %d", c.about, n, c.want)
+		}
 	}
 }
