@@ -93,7 +93,9 @@ machine that does important work.`,
 	}{
 		{cobra.Group{ID: "short", Title: "On this machine's kernel, in seconds:"}, shortCommands()},
 		{cobra.Group{ID: "long", Title: "With real programs and on clusters, in minutes:"}, longCommands()},
-		{cobra.Group{ID: "traces", Title: "On recorded usage:"}, []*cobra.Command{poolCommand(), predictCommand()}},
+		{cobra.Group{ID: "traces", Title: "On recorded usage:"}, []*cobra.Command{
+			clusterCommand(), poolCommand(), predictCommand(), sweepCommand(),
+		}},
 	} {
 		root.AddGroup(&g.Group)
 		for _, cmd := range g.commands {

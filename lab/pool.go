@@ -15,6 +15,7 @@ import (
 	"github.com/waterline-io/waterline/internal/report"
 	"github.com/waterline-io/waterline/internal/report/chart"
 	"github.com/waterline-io/waterline/internal/sim/trace"
+	"github.com/waterline-io/waterline/lab/dataset"
 	"github.com/waterline-io/waterline/lab/workers"
 )
 
@@ -86,8 +87,8 @@ promised. The same of memory is worse, because only a killed process gives memor
 
 // check returns an error that says which flag is wrong.
 func (r *poolRun) check() error {
-	if _, found := trace.Find(r.dataset); r.root != "" && !found {
-		return usageError{fmt.Errorf("--dataset %q: there are %s", r.dataset, strings.Join(trace.Names(), ", "))}
+	if _, found := dataset.Find(r.dataset); r.root != "" && !found {
+		return usageError{fmt.Errorf("--dataset %q: there are %s", r.dataset, strings.Join(dataset.Names(), ", "))}
 	}
 	for _, name := range r.policies {
 		if _, found := workers.Find(name); !found {
@@ -124,7 +125,7 @@ func (r *poolRun) machines() ([]trace.Machine, error) {
 		}
 		return all, nil
 	}
-	all, notes, err := trace.ReadAll(r.root, r.dataset)
+	all, notes, err := dataset.ReadAll(r.root, r.dataset)
 	r.found = notes
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/progress"
 	"github.com/waterline-io/waterline/internal/report"
-	"github.com/waterline-io/waterline/internal/sim/trace"
+	"github.com/waterline-io/waterline/lab/dataset"
 	"github.com/waterline-io/waterline/lab/peaks"
 )
 
@@ -30,7 +30,7 @@ the prediction is a violation. The rest of the machine's capacity could be sold:
 minutes. Predictors are scored every 15 or 30 minutes, after two days without scores. Savings compare only at equal
 violations, so the frontier is shown as well: the scores of Waterline's predictor with other targets than the default.
 
-` + trace.Describe(),
+` + dataset.Describe(),
 		Example: "  out/bin/lab predict --trace traces --dataset alibaba2018 --json predict.json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := noArguments(cmd, args); err != nil {
@@ -40,8 +40,8 @@ violations, so the frontier is shown as well: the scores of Waterline's predicto
 				return usageError{errors.New("name the directory of the traces with --trace")}
 			}
 			for _, name := range datasets {
-				if _, found := trace.Find(name); !found {
-					return usageError{fmt.Errorf("--dataset %q: there are %s", name, strings.Join(trace.Names(), ", "))}
+				if _, found := dataset.Find(name); !found {
+					return usageError{fmt.Errorf("--dataset %q: there are %s", name, strings.Join(dataset.Names(), ", "))}
 				}
 			}
 			return nil

@@ -7,9 +7,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,7 +40,6 @@ func limitMemory() {
 
 // clusterRun is what a simulation of a cluster is asked for.
 type clusterRun struct {
-	root, dataset   string
 	recorded        recordedRun
 	crew            crewRun
 	recording       *recorded.Recording
@@ -52,7 +49,6 @@ type clusterRun struct {
 	jsonFile        string
 	svgFile         string
 	htmlFile        string
-	found           []string // about the traces
 }
 
 // clusterDay is one simulated day.
@@ -68,66 +64,47 @@ func simulateClusterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster",
 		Short: "Simulate a day of a cluster under a policy and a scheduler",
-		Long: `Simulate a day of a cluster whose online pods use what a trace says. Batch pods run on what they leave.
+		Long: `Simulate a day of a cluster whose online pods use what Prometheus recorded. Batch pods run on what they leave.
 
 Each node decides as an agent does, the scheduler scores as Waterline's plugins or as the stock scheduler do, and
 evictions pass the manager's budgets. docs/simulate.md lists the assumptions, and what means of minutes cannot show.
 
-Without --trace, usage is generated. ` + trace.Describe(),
-		Example: "  waterline simulate cluster --trace traces --dataset bitbrains --policy policy.yaml\n" +
-			"  waterline simulate cluster --trace traces --scheduler stock,waterline --json cluster.json\n" +
-			"  waterline simulate cluster --from-prometheus http://prometheus:9090 --policy policy.yaml --html report.html",
+Without --from-prometheus, usage is generated.`,
+		Example: "  waterline simulate cluster --from-prometheus http://prometheus:9090 --policy policy.yaml --html report.html\n" +
+			"  waterline simulate cluster --scheduler stock,waterline --json cluster.json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := noArguments(cmd, args); err != nil {
 				return err
 			}
 			return run.check(cmd.Flags().Changed)
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return run.show(cmd, func(ctx context.Context, line *progress.Line) (report.Result, pageOf, error) {
-				days, err := run.simulate(ctx, line)
-				if err != nil {
-					return report.Result{}, nil, err
-				}
-				r := run.report(days)
-				return r, func(took time.Duration) report.Page { return run.page(&r, days, took) }, nil
-			})
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return run.show(cmd) },
 	}
-	flags := cmd.Flags()
-	run.flags(flags)
-	flags.StringVar(&run.compare, "compare", "", "file with a second policy, under which the same day is simulated too")
-	flags.StringSliceVar(&run.schedulers, "scheduler", []string{string(cluster.Waterline)},
-		"simulate the day with each of these schedulers: stock, waterline")
+	run.flags(cmd.Flags())
 	return cmd
 }
 
 // simulateCommand has the simulations.
 func simulateCommand() *cobra.Command {
-	return parentCommand("simulate", "Run Waterline's decisions on recorded usage", simulateClusterCommand(),
-		simulateSweepCommand())
+	return parentCommand("simulate", "Run Waterline's decisions on recorded usage", simulateClusterCommand())
 }
 
-// pageOf returns the report of a simulation that took so long.
-type pageOf func(took time.Duration) report.Page
-
 // show simulates, and presents the result in the files that were named and on the terminal.
-func (r *clusterRun) show(cmd *cobra.Command,
-	simulate func(context.Context, *progress.Line) (report.Result, pageOf, error),
-) error {
+func (r *clusterRun) show(cmd *cobra.Command) error {
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(memoryLimit)
 	line, begin := progress.NewLine(cmd.ErrOrStderr()), time.Now()
-	result, page, err := simulate(cmd.Context(), line)
+	days, err := r.simulate(cmd.Context(), line)
 	line.End()
 	if err != nil {
 		return err
 	}
+	result := r.report(days)
 	if err := result.Save(r.jsonFile, r.svgFile, builtFrom()); err != nil {
 		return err
 	}
 	if r.htmlFile != "" {
-		if err := page(time.Since(begin)).Write(r.htmlFile); err != nil {
+		if err := r.page(&result, days, time.Since(begin)).Write(r.htmlFile); err != nil {
 			return err
 		}
 	}
@@ -135,14 +112,14 @@ func (r *clusterRun) show(cmd *cobra.Command,
 	return nil
 }
 
-// flags adds the flags that simulations of a cluster share.
 func (r *clusterRun) flags(flags *pflag.FlagSet) {
 	o := &r.options
-	flags.StringVar(&r.root, "trace", "", "directory of the traces (default: generated usage)")
-	flags.StringVar(&r.dataset, "dataset", "bitbrains", "data set of the online pods' usage")
 	r.recorded.flags(flags)
 	r.crew.flags(flags)
 	flags.StringVar(&r.policy, "policy", "", "file with the ColocationPolicy of all nodes (default: docs/simulate.md)")
+	flags.StringVar(&r.compare, "compare", "", "file with a second policy, under which the same day is simulated too")
+	flags.StringSliceVar(&r.schedulers, "scheduler", []string{string(cluster.Waterline)},
+		"simulate the day with each of these schedulers: stock, waterline")
 	flags.IntVar(&o.Nodes, "nodes", o.Nodes, "number of nodes")
 	flags.Int64Var(&o.Cores, "cores", o.Cores, "CPUs of a node")
 	flags.Int64Var(&o.Memory, "memory", o.Memory, "memory of a node in MiB")
@@ -172,9 +149,6 @@ func (r *clusterRun) check(changed func(flag string) bool) error {
 	}
 	if r.recorded.from != "" && !changed("weighted") {
 		r.options.Weighted = 0 // Prometheus knows of none
-	}
-	if _, found := trace.Find(r.dataset); r.root != "" && !found {
-		return usageError{fmt.Errorf("--dataset %q: there are %s", r.dataset, strings.Join(trace.Names(), ", "))}
 	}
 	for _, s := range r.schedulers {
 		if s := cluster.Scheduler(s); s != cluster.Stock && s != cluster.Waterline {
@@ -242,101 +216,27 @@ func (r *clusterRun) read(ctx context.Context, line *progress.Line) (err error) 
 		return err
 	}
 	if r.recorded.from == "" {
-		line.Show(progress.Step{Experiment: "cluster", Doing: "reading traces"})
-		r.options.Use, err = r.use()
-		return err
+		r.options.Use = generated()
+		return nil
 	}
 	if r.recording, err = r.recorded.read(ctx, line); err != nil {
 		return err
 	}
-	r.options, r.found = r.recording.Options(r.options), r.recording.Notes
+	r.options = r.recording.Options(r.options)
 	limitMemory()
 	return nil
 }
 
-// use returns what online pods use by a trace.
-func (r *clusterRun) use() ([]trace.Grid, error) {
-	const machines, days = 200, 4 // that are generated
+// generated returns made-up usage of machines with online services.
+func generated() []trace.Grid {
+	const machines, days = 200, 4
 	var all []trace.Grid
-	if r.root == "" {
-		for i := range machines {
-			m := trace.Generate(trace.Online(days), uint64(i))
-			m.Name = fmt.Sprintf("generated%d", i)
-			all = append(all, m.Grids()...)
-		}
-		return all, nil
+	for i := range machines {
+		m := trace.Generate(trace.Online(days), uint64(i))
+		m.Name = fmt.Sprintf("generated%d", i)
+		all = append(all, m.Grids()...)
 	}
-	read, notes, err := trace.ReadAll(r.root, r.dataset)
-	r.found = notes
-	if err != nil {
-		return nil, err
-	}
-	for i := range read {
-		all = append(all, read[i].Grids()...)
-	}
-	d, _ := trace.Find(r.dataset)
-	if len(all) == 0 {
-		return nil, fmt.Errorf("the traces of %s in %s have no whole day: nine in ten five-minute steps from 00:00 to "+
-			"24:00 need a value. Used are %s", r.dataset, r.root, d.About)
-	}
-	if err := r.judge(all); err != nil {
-		return nil, err
-	}
-	if d.Mixed { // all are equally large
-		for i := range all {
-			all[i].Limit = 1
-		}
-	}
-	return r.taught(all), nil
-}
-
-// taught leaves out what has one day alone, if there is something else: a day before it teaches the predictors.
-func (r *clusterRun) taught(all []trace.Grid) []trace.Grid {
-	longer := slices.DeleteFunc(slices.Clone(all), func(g trace.Grid) bool { return len(g.Days) < 2 })
-	if len(longer) == 0 || len(longer) == len(all) {
-		return all
-	}
-	r.found = append(r.found, fmt.Sprintf("%d of %d machines or parts were left out: they have one day, and the "+
-		"predictors learn from the days before.", len(all)-len(longer), len(all)))
-	return longer
-}
-
-// judge notes what is odd about the use, and returns an error if its unit must be another one.
-func (r *clusterRun) judge(all []trace.Grid) error {
-	holes, left, over, values, most := 0, 0, 0, 0, 0.0
-	var worst *trace.Grid
-	for i := range all {
-		g := &all[i]
-		holes, left, over = holes+g.Holes, left+g.Left, over+g.Over
-		for _, day := range g.Days {
-			values += len(day)
-			most = max(most, float64(slices.Max(day)))
-		}
-		if worst == nil || g.Over > worst.Over {
-			worst = g
-		}
-	}
-	if over*100 > values {
-		return fmt.Errorf("%d of %d values are above the limit, most of them of %s, whose limit is %g: the use must be in "+
-			"the unit of the limit", over, values, worst.Name, worst.Limit)
-	}
-	if over > 0 {
-		r.found = append(r.found, fmt.Sprintf("%d values of %d were above their limit and count as the limit, most of "+
-			"them of %s.", over, values, worst.Name))
-	}
-	if most <= 0.011 {
-		r.found = append(r.found, fmt.Sprintf("The highest use is %.2g %% of its limit: if the trace has shares from 0 to "+
-			"1 where percent are due, multiply them by 100.", 100*most))
-	}
-	if holes > 0 {
-		r.found = append(r.found, fmt.Sprintf("%d values of %d were missing; each repeats the value before "+
-			"it.", holes, values))
-	}
-	if left > 0 {
-		r.found = append(r.found, fmt.Sprintf("%d days of machines were left out: less than nine in ten of their "+
-			"five-minute steps have a value.", left))
-	}
-	return nil
+	return all
 }
 
 // simulate simulates the day under each policy and with each scheduler.
@@ -382,13 +282,9 @@ func (r *clusterRun) about() string {
 	if r.recording != nil {
 		return "a day of " + r.recording.About()
 	}
-	from := "generated usage"
-	if r.root != "" {
-		from = "usage by " + r.dataset
-	}
 	o := &r.options
-	return fmt.Sprintf("a day of %d nodes of %d CPUs and %d GiB with %d online pods each, %s", o.Nodes, o.Cores,
-		o.Memory>>10, o.Pods, from)
+	return fmt.Sprintf("a day of %d nodes of %d CPUs and %d GiB with %d online pods each, generated usage", o.Nodes,
+		o.Cores, o.Memory>>10, o.Pods)
 }
 
 // report presents the results.
@@ -446,7 +342,9 @@ func (r *clusterRun) notes(first *cluster.Result) []string {
 		r.jobs(),
 		"Values are means of a minute or more: shorter peaks, and how long pods wait for CPUs, are not in them.",
 	}
-	notes = append(notes, r.found...)
+	if r.recording != nil {
+		notes = append(notes, r.recording.Notes...)
+	}
 	if first.Unplaced > 0 {
 		notes = append(notes, fmt.Sprintf("%d of %d online pods found no node with room for their requests and were "+
 			"left out.", first.Unplaced, first.Pods))
@@ -473,7 +371,7 @@ func (r *clusterRun) online(first *cluster.Result) string {
 		return fmt.Sprintf("Online pods use and request what was recorded; %d days before taught the predictors. The "+
 			"scheduler places them anew. %.0f %% of them have a weight.", first.History, 100*o.Weighted)
 	}
-	return fmt.Sprintf("Online pods follow %d parts and days of the trace; %d days before taught the predictors. They "+
+	return fmt.Sprintf("Online pods follow %d machines and days; %d days before taught the predictors. They "+
 		"request %.0f %% of the nodes, all the same share of their size; %.0f %% of them have a weight.", first.Services,
 		first.History, 100*o.Requested, 100*o.Weighted)
 }

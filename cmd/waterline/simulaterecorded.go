@@ -48,7 +48,7 @@ func (r *recordedRun) remote() bool {
 // check returns an error that says which flag is wrong. changed reports whether a flag was given.
 func (r *recordedRun) check(changed func(flag string) bool) error {
 	if r.from != "" {
-		for _, f := range []string{"trace", "dataset", "nodes", "cores", "memory", "pods", "online"} {
+		for _, f := range []string{"nodes", "cores", "memory", "pods", "online"} {
 			if changed(f) {
 				return usageError{fmt.Errorf("--%s says what --from-prometheus reads; give one of them", f)}
 			}

@@ -7,13 +7,14 @@ import (
 	"strings"
 
 	"github.com/waterline-io/waterline/internal/sim/trace"
+	"github.com/waterline-io/waterline/lab/dataset"
 )
 
 // FindMachine reads the traces below a directory until it finds the machine with this name, with or without the
 // name of its file in front. With "" it returns the first machine with a whole day. The error is fs.ErrNotExist
 // if there is none.
 func FindMachine(root, name string) (trace.Machine, error) {
-	for _, d := range trace.Datasets() {
+	for _, d := range dataset.All() {
 		files, err := d.Files(root)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

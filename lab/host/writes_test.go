@@ -9,6 +9,7 @@ import (
 	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/sim/trace"
+	"github.com/waterline-io/waterline/lab/dataset"
 )
 
 // unsold is no method: nothing is sold.
@@ -74,7 +75,7 @@ func traced(t *testing.T, root string) map[string][]trace.Machine {
 	t.Helper()
 	sets := map[string][]trace.Machine{}
 	for name, step := range map[string]int64{"alibaba2018": 60, "cloudcluster": 60, "bitbrains": 300} {
-		d, _ := trace.Find(name)
+		d, _ := dataset.Find(name)
 		files, err := d.Files(root)
 		if err != nil {
 			t.Fatal(err)

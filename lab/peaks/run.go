@@ -10,6 +10,7 @@ import (
 
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/sim/trace"
+	"github.com/waterline-io/waterline/lab/dataset"
 )
 
 // Waterline is the name of Waterline's predictor in the tables.
@@ -48,9 +49,9 @@ var errTooShort = errors.New("too short: scoring needs two days before the first
 // empty. It keeps one file in memory at a time and calls progress before each. With an empty names it skips
 // data sets that are too short, unless all of them are.
 func Run(ctx context.Context, root string, names []string, progress func(file string)) ([]Result, error) {
-	var sets []trace.Dataset
+	var sets []dataset.Dataset
 	for _, name := range names {
-		d, found := trace.Find(name)
+		d, found := dataset.Find(name)
 		if !found {
 			return nil, fmt.Errorf("there is no data set %q", name)
 		}
@@ -58,7 +59,7 @@ func Run(ctx context.Context, root string, names []string, progress func(file st
 	}
 	optional := len(sets) == 0
 	if optional {
-		sets = trace.Datasets()
+		sets = dataset.All()
 	}
 	var results []Result
 	var short error
@@ -84,13 +85,13 @@ func Run(ctx context.Context, root string, names []string, progress func(file st
 		return nil, short
 	}
 	if len(results) == 0 {
-		return nil, fmt.Errorf("no traces in %s: it must have a directory such as %s", root, trace.Datasets()[0].Dir)
+		return nil, fmt.Errorf("no traces in %s: it must have a directory such as %s", root, dataset.All()[0].Dir)
 	}
 	return results, nil
 }
 
 // runSet scores all predictors on one data set and returns one result per horizon.
-func runSet(ctx context.Context, d trace.Dataset, files []string, progress func(file string)) ([]Result, error) {
+func runSet(ctx context.Context, d dataset.Dataset, files []string, progress func(file string)) ([]Result, error) {
 	targets := Targets()
 	var results []Result
 	var baselines []map[string]*Score

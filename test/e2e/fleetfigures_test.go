@@ -22,6 +22,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 	"github.com/waterline-io/waterline/internal/sim/trace"
+	"github.com/waterline-io/waterline/lab/dataset"
 	"github.com/waterline-io/waterline/lab/host"
 )
 
@@ -220,7 +221,7 @@ func measured(t testing.TB) []trace.Machine {
 		name string
 		step int64
 	}{{"alibaba2018", 60}, {"cloudcluster", 60}, {"bitbrains", 300}} {
-		d, _ := trace.Find(set.name)
+		d, _ := dataset.Find(set.name)
 		files, err := d.Files(root)
 		if err != nil {
 			continue

@@ -1,8 +1,6 @@
 package trace
 
-import (
-	"fmt"
-)
+import "fmt"
 
 const (
 	daySteps = 24 * 3600 / Step
@@ -25,12 +23,23 @@ func (m *Machine) wholeDays() []span {
 		for last < len(m.Times) && m.Times[last]/(daySteps*Step) == day {
 			last++
 		}
-		if steps(m.Times[first:last]) >= wholeDay {
+		if Steps(m.Times[first:last]) >= wholeDay {
 			days = append(days, span{day * daySteps * Step, first, last})
 		}
 		first = last
 	}
 	return days
+}
+
+// Steps returns the number of steps of [Step] in which one of the times is. Times rise.
+func Steps(times []int64) int {
+	n, last := 0, int64(-1)
+	for _, at := range times {
+		if at/Step != last {
+			n, last = n+1, at/Step
+		}
+	}
+	return n
 }
 
 // days returns the number of days with values, whole or not.

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/waterline-io/waterline/internal/fixture"
 )
 
 // days is a machine that uses 1000 times the day and the number of the step, where it has a value.
@@ -96,5 +98,15 @@ func TestGrids(t *testing.T) {
 	}
 	if g := minutes.Grids(); len(g) != 1 || g[0].Step != 60 || len(g[0].Days[0]) != 1440 || g[0].Name != "m" {
 		t.Errorf("values of a minute make %+v", g)
+	}
+}
+
+func TestGenerate(t *testing.T) {
+	a, b := Generate(Online(3), 5), Generate(Online(3), 5)
+	if d := fixture.Diff(a, b); d != "" || len(a.Times) != 3*288 {
+		t.Errorf("the same shape and seed make %d times and other usage:\n%s", len(a.Times), d)
+	}
+	if c := Generate(Online(3), 6); fixture.Diff(a.Parts, c.Parts) == "" {
+		t.Error("another seed makes the same usage")
 	}
 }

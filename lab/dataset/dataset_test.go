@@ -1,4 +1,4 @@
-package trace
+package dataset
 
 import (
 	"bytes"
@@ -15,9 +15,10 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/fixture"
+	"github.com/waterline-io/waterline/internal/sim/trace"
 )
 
-func read(t testing.TB, set, content string) ([]Machine, error) {
+func read(t testing.TB, set, content string) ([]trace.Machine, error) {
 	t.Helper()
 	d, found := Find(set)
 	if !found {
@@ -72,7 +73,7 @@ func TestHosts(t *testing.T) {
 			case vm == 3 && step == 1, vm == 4 && step == 2, vm == 5 && step == 2:
 				continue
 			}
-			line := []string{itoa(vm + 1), itoa(step * Step), "1", "100", itoa(10*step + vm)}
+			line := []string{itoa(vm + 1), itoa(step * trace.Step), "1", "100", itoa(10*step + vm)}
 			if vm == 9 {
 				line[4] = "500" // above what it can use
 			}
@@ -104,8 +105,8 @@ func TestMachines(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("machine_id,time_s,cpu_util_percent,mem\n")
 	for step := range alibabaSteps {
-		at := itoa(step*Step) + ","
-		b.WriteString("busy," + at + "40,1\nbusy," + itoa(step*Step+60) + ",50,1\n")
+		at := itoa(step*trace.Step) + ","
+		b.WriteString("busy," + at + "40,1\nbusy," + itoa(step*trace.Step+60) + ",50,1\n")
 		b.WriteString("idle," + at + "14,1\nunmeasured," + at + ",1\n")
 		if step > 0 {
 			b.WriteString("short," + at + "40,1\n")
@@ -125,7 +126,7 @@ func TestEvery(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("machine_id,time_s,cpu_util_percent,mem_util_percent\n")
 	for step := range alibabaSteps {
-		b.WriteString("m," + itoa(step*Step) + ",40,90\nm," + itoa(step*Step+60) + ",50,\nm," + itoa(step*Step+90) + ",60,\n")
+		b.WriteString("m," + itoa(step*trace.Step) + ",40,90\nm," + itoa(step*trace.Step+60) + ",50,\nm," + itoa(step*trace.Step+90) + ",60,\n")
 	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "x.csv")
@@ -148,7 +149,7 @@ func TestEvery(t *testing.T) {
 func TestPlanetlab(t *testing.T) {
 	d, _ := Find("planetlab")
 	root := t.TempDir()
-	file := func(name string, rows ...string) ([]Machine, error) {
+	file := func(name string, rows ...string) ([]trace.Machine, error) {
 		path := filepath.Join(root, name)
 		if err := os.WriteFile(path, []byte(strings.Join(rows, "\n")+"\n"), 0o600); err != nil {
 			t.Fatal(err)
@@ -240,7 +241,7 @@ func TestFiles(t *testing.T) {
 	if err != nil || len(files) != 3 {
 		t.Fatalf("%v, %v", files, err)
 	}
-	want := []Machine{{Name: "a", Times: []int64{300}, Parts: [][]float64{{4}}, Limits: []float64{4}}}
+	want := []trace.Machine{{Name: "a", Times: []int64{300}, Parts: [][]float64{{4}}, Limits: []float64{4}}}
 	got, err := d.Read(files[0])
 	if err != nil {
 		t.Error(err)
@@ -296,16 +297,6 @@ func TestUsable(t *testing.T) {
 	}
 }
 
-func TestGenerate(t *testing.T) {
-	a, b := Generate(Online(3), 5), Generate(Online(3), 5)
-	if d := fixture.Diff(a, b); d != "" || len(a.Times) != 3*288 {
-		t.Errorf("the same shape and seed make %d times and other usage:\n%s", len(a.Times), d)
-	}
-	if c := Generate(Online(3), 6); fixture.Diff(a.Parts, c.Parts) == "" {
-		t.Error("another seed makes the same usage")
-	}
-}
-
 // FuzzRead checks of any file that what is read can be scored: times rise, values are numbers, and parts are complete.
 func FuzzRead(f *testing.F) {
 	f.Add("alibaba2018", "machine_id,time_s,cpu_util_percent\nm_1,5,10\nm_1,,\n")
@@ -332,7 +323,7 @@ func FuzzRead(f *testing.F) {
 				t.Fatalf("%d parts, %d limits", len(m.Parts), len(m.Limits))
 			}
 			for i := 1; i < len(m.Times); i++ {
-				if m.Times[i] < m.Times[i-1]+Step {
+				if m.Times[i] < m.Times[i-1]+trace.Step {
 					t.Fatalf("times %d and %d", m.Times[i-1], m.Times[i])
 				}
 			}

@@ -1,10 +1,12 @@
-package trace
+package dataset
 
 import (
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
+
+	"github.com/waterline-io/waterline/internal/sim/trace"
 )
 
 // hostVMs is the number of VMs on a host.
@@ -17,7 +19,7 @@ type vm struct {
 }
 
 // bitbrains reads GWA-T-12: the CPU use of VMs in MHz. Ten VMs with consecutive numbers form a host.
-func bitbrains(r *rows) ([]Machine, error) {
+func bitbrains(r *rows) ([]trace.Machine, error) {
 	columns, err := r.columns("vm", "time_s", "cap_mhz", "cpu_mhz")
 	if err != nil {
 		return nil, err
@@ -60,7 +62,7 @@ func bitbrains(r *rows) ([]Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	var hosts []Machine
+	var hosts []trace.Machine
 	for group := range slices.Chunk(slices.Sorted(maps.Keys(vms)), hostVMs) {
 		if len(group) < hostVMs {
 			break // fewer than ten VMs are left
@@ -76,7 +78,7 @@ func bitbrains(r *rows) ([]Machine, error) {
 
 // host returns a machine that runs the given VMs. It skips steps in which two or more VMs have no value. If one
 // VM has none, its value is the one before.
-func host(r *rows, name string, vms []*vm) Machine {
+func host(r *rows, name string, vms []*vm) trace.Machine {
 	measured := map[int64]int{}
 	for _, v := range vms {
 		for step := range v.used {
@@ -85,7 +87,7 @@ func host(r *rows, name string, vms []*vm) Machine {
 	}
 	maps.DeleteFunc(measured, func(_ int64, n int) bool { return n < len(vms)-1 })
 	steps := slices.Sorted(maps.Keys(measured))
-	m := Machine{Name: r.label(name)}
+	m := trace.Machine{Name: r.label(name)}
 	for _, step := range steps {
 		m.Times = append(m.Times, step*r.step)
 	}

@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"time"
 
@@ -29,10 +29,8 @@ type sweepCurve struct {
 	days   []cluster.Result
 }
 
-func simulateSweepCommand() *cobra.Command {
-	run := sweepRun{clusterRun: clusterRun{options: cluster.Defaults()}}
-	run.options.Parallel = runtime.NumCPU()
-	run.schedulers = []string{string(cluster.Waterline)}
+func sweepCommand() *cobra.Command {
+	run := sweepRun{clusterRun: newClusterRun()}
 	cmd := &cobra.Command{
 		Use:   "sweep",
 		Short: "Draw batch cores against violations, by waterline",
@@ -42,26 +40,23 @@ Each waterline is a point: the CPU that batch used in the mean, and how long onl
 requests left of their node. A curve above another one is better: more batch for the same violations. All other fields
 are those of the policy.
 `,
-		Example: "  waterline simulate sweep --trace traces --dataset alibaba2018 --svg frontier.svg",
+		Example: "  out/bin/lab sweep --trace traces --dataset alibaba2018 --svg frontier.svg",
 		Args: func(cmd *cobra.Command, args []string) error {
-			if err := noArguments(cmd, args); err != nil {
-				return err
-			}
-			return run.check(cmd.Flags().Changed)
+			return errors.Join(noArguments(cmd, args), run.check())
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return run.show(cmd, func(ctx context.Context, line *progress.Line) (report.Result, pageOf, error) {
-				curves, err := run.sweep(ctx, line)
+			return run.out.show(cmd, func(show func(progress.Step)) (report.Result, error) {
+				curves, err := run.sweep(cmd.Context(), show)
 				if err != nil {
-					return report.Result{}, nil, err
+					return report.Result{}, err
 				}
-				r := run.report(curves)
-				return r, func(took time.Duration) report.Page { return run.page(r, took) }, nil
+				return run.report(curves), nil
 			})
 		},
 	}
 	flags := cmd.Flags()
 	run.flags(flags)
+	run.out.flags(cmd)
 	flags.IntSliceVar(&run.waterlines, "waterline", []int{55, 65, 75, 85, 92, 100}, "waterlines for CPU, in percent")
 	flags.StringSliceVar(&run.methods, "method", []string{string(model.SellRealtime), string(model.SellPredicted)},
 		"methods of selling CPU: Realtime, Predicted")
@@ -69,7 +64,7 @@ are those of the policy.
 }
 
 // check returns an error that says which flag is wrong.
-func (r *sweepRun) check(changed func(flag string) bool) error {
+func (r *sweepRun) check() error {
 	if len(r.waterlines) == 0 || len(r.methods) == 0 {
 		return usageError{fmt.Errorf("--waterline and --method name %d and %d: write one of each at least",
 			len(r.waterlines), len(r.methods))}
@@ -84,16 +79,12 @@ func (r *sweepRun) check(changed func(flag string) bool) error {
 			return usageError{fmt.Errorf("--method %q: there are %s and %s", m, model.SellRealtime, model.SellPredicted)}
 		}
 	}
-	return r.clusterRun.check(changed)
+	return r.clusterRun.check()
 }
 
 // sweep simulates a day for each method and waterline.
-func (r *sweepRun) sweep(ctx context.Context, line *progress.Line) ([]sweepCurve, error) {
-	policies, err := r.policies()
-	if err != nil {
-		return nil, err
-	}
-	if err := r.read(ctx, line); err != nil {
+func (r *sweepRun) sweep(ctx context.Context, show func(progress.Step)) ([]sweepCurve, error) {
+	if err := r.read(); err != nil {
 		return nil, err
 	}
 	var curves []sweepCurve
@@ -102,14 +93,13 @@ func (r *sweepRun) sweep(ctx context.Context, line *progress.Line) ([]sweepCurve
 		c := sweepCurve{method: method}
 		for _, w := range r.waterlines {
 			o := r.options
-			o.Policy = policies[0]
 			o.Policy.Policy.CPU.Method, o.Policy.Policy.CPU.Waterline = model.SellMethod(method), int64(w)*10
 			step := progress.Step{Experiment: "sweep", Doing: fmt.Sprintf("%s, waterline %d %%", method, w)}
 			if done > 0 {
 				step.Elapsed = time.Since(begin)
 				step.Total = step.Elapsed * time.Duration(all) / time.Duration(done)
 			}
-			line.Show(step)
+			show(step)
 			day, err := cluster.Run(ctx, o)
 			if err != nil {
 				return nil, err
@@ -161,17 +151,4 @@ func (r *sweepRun) report(curves []sweepCurve) report.Result {
 	all.Chart = picture
 	all.Notes = r.notes(&curves[0].days[0])
 	return all
-}
-
-// page returns the report of a sweep.
-func (r *sweepRun) page(all report.Result, took time.Duration) report.Page {
-	all.Name, all.About = "batch against violations", strings.ToUpper(all.About[:1])+all.About[1:]+"."
-	return report.Page{
-		Title: "The frontier of a policy", Commit: builtFrom(), Took: took,
-		Lead: "The same recorded day under several waterlines. Each point is one day: to the right are more violations, " +
-			"above is more batch work.",
-		Results: []report.Result{all},
-		Closing: "docs/simulate.md lists all assumptions, and what means of minutes cannot show.",
-		Again:   []report.Again{{What: "To see the options", Command: "waterline simulate sweep --help"}},
-	}
 }

@@ -1,8 +1,10 @@
-package trace
+package dataset
 
 import (
 	"maps"
 	"slices"
+
+	"github.com/waterline-io/waterline/internal/sim/trace"
 )
 
 // A machine of Alibaba's trace is used if it has five days of values and this mean CPU use.
@@ -21,7 +23,7 @@ type mean struct {
 type means map[int64]mean
 
 // alibaba reads machine_usage of clusterdata v2018: CPU and memory use of whole machines, in percent.
-func alibaba(r *rows) ([]Machine, error) {
+func alibaba(r *rows) ([]trace.Machine, error) {
 	columns, err := r.columns("machine_id", "time_s", "cpu_util_percent")
 	if err != nil {
 		return nil, err
@@ -48,7 +50,7 @@ func alibaba(r *rows) ([]Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []Machine
+	var all []trace.Machine
 	for _, id := range slices.Sorted(maps.Keys(machines)) {
 		m := meanMachine(r, id, machines[id])
 		m.Limits = []float64{100}
@@ -57,22 +59,11 @@ func alibaba(r *rows) ([]Machine, error) {
 		for _, v := range m.Parts[0] {
 			sum += v
 		}
-		if steps(m.Times) >= alibabaSteps && sum/float64(len(m.Times)) >= alibabaMean {
+		if trace.Steps(m.Times) >= alibabaSteps && sum/float64(len(m.Times)) >= alibabaMean {
 			all = append(all, m)
 		}
 	}
 	return all, nil
-}
-
-// steps returns the number of five-minute steps with a value.
-func steps(times []int64) int {
-	n, last := 0, int64(-1)
-	for _, at := range times {
-		if at/Step != last {
-			n, last = n+1, at/Step
-		}
-	}
-	return n
 }
 
 // addCell adds the number in a cell to the mean of its step. An empty cell means that nothing was measured.
@@ -100,8 +91,8 @@ func addMean(r *rows, to means, step int64, v float64) error {
 }
 
 // meanMachine returns a machine with one part, whose values are the means.
-func meanMachine(r *rows, name string, of means) Machine {
-	m := Machine{Name: r.label(name), Parts: make([][]float64, 1)}
+func meanMachine(r *rows, name string, of means) trace.Machine {
+	m := trace.Machine{Name: r.label(name), Parts: make([][]float64, 1)}
 	for _, step := range slices.Sorted(maps.Keys(of)) {
 		m.Times = append(m.Times, step*r.step)
 		m.Parts[0] = append(m.Parts[0], of[step].sum/float64(of[step].count))

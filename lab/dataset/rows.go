@@ -1,4 +1,4 @@
-package trace
+package dataset
 
 import (
 	"bufio"
@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/waterline-io/waterline/internal/sim/trace"
 )
 
 // maxLine is the length of the longest accepted row, in bytes.
@@ -89,7 +91,7 @@ func closeAll(closers []io.Closer) {
 
 // newRows starts to read rows. It returns an error if there is no first line.
 func newRows(name string, from io.Reader) (*rows, error) {
-	r := &rows{name: name, scanner: bufio.NewScanner(from), step: Step}
+	r := &rows{name: name, scanner: bufio.NewScanner(from), step: trace.Step}
 	r.scanner.Buffer(make([]byte, 0, 4096), maxLine)
 	if !r.next() {
 		if err := r.err(); err != nil {

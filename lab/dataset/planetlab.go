@@ -1,4 +1,4 @@
-package trace
+package dataset
 
 import (
 	"cmp"
@@ -7,12 +7,16 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/waterline-io/waterline/internal/sim/trace"
 )
+
+const daySteps = 24 * 3600 / trace.Step
 
 // planetlab reads PlanetLab's CPU use of VMs as CloudSim has it, in percent: a file for each day, named after it, and
 // without names of columns; a row for each VM, with its name and a value for each five minutes. A VM has the same name
 // on all days.
-func planetlab(r *rows) ([]Machine, error) {
+func planetlab(r *rows) ([]trace.Machine, error) {
 	name := filepath.Base(r.name)
 	day, err := time.Parse("20060102", name[:min(len(name), 8)])
 	if err != nil {
@@ -23,13 +27,13 @@ func planetlab(r *rows) ([]Machine, error) {
 		header = append(header, "value "+strconv.Itoa(i+1))
 	}
 	r.header, r.again = header, true // the first row is a VM's
-	var all []Machine
+	var all []trace.Machine
 	err = r.each(func() error {
 		if len(r.cells) != len(header) {
 			return fmt.Errorf("trace %s, line %d: %d columns, not a name and %d values of five minutes", r.name, r.line,
 				len(r.cells), daySteps)
 		}
-		m := Machine{Name: r.cells[0], Parts: make([][]float64, 1), Limits: []float64{100}}
+		m := trace.Machine{Name: r.cells[0], Parts: make([][]float64, 1), Limits: []float64{100}}
 		for i := range daySteps {
 			v, err := r.number(i + 1)
 			if err == nil {
@@ -38,7 +42,7 @@ func planetlab(r *rows) ([]Machine, error) {
 			if err != nil {
 				return err
 			}
-			m.Times = append(m.Times, day.Unix()+int64(i)*Step)
+			m.Times = append(m.Times, day.Unix()+int64(i)*trace.Step)
 			m.Parts[0] = append(m.Parts[0], v)
 		}
 		all = append(all, m)
@@ -49,10 +53,10 @@ func planetlab(r *rows) ([]Machine, error) {
 
 // Join makes one machine of those with the same name, such as one of which each file has a day. They must have one
 // part. Values at or before a time that another one has are left out.
-func Join(all []Machine) []Machine {
+func Join(all []trace.Machine) []trace.Machine {
 	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b Machine) int {
-		first := func(m *Machine) int64 {
+	slices.SortStableFunc(all, func(a, b trace.Machine) int {
+		first := func(m *trace.Machine) int64 {
 			if len(m.Times) == 0 {
 				return 0
 			}
@@ -60,7 +64,7 @@ func Join(all []Machine) []Machine {
 		}
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(first(&a), first(&b)))
 	})
-	var joined []Machine
+	var joined []trace.Machine
 	for i := range all {
 		m := &all[i]
 		if len(joined) == 0 || joined[len(joined)-1].Name != m.Name || len(m.Parts) != 1 {

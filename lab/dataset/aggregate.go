@@ -1,10 +1,14 @@
-package trace
+package dataset
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/waterline-io/waterline/internal/sim/trace"
+)
 
 // aggregate reads the use of a whole cluster or region. Each of the three sources has columns of its own, and only one
 // has times.
-func aggregate(r *rows) ([]Machine, error) {
+func aggregate(r *rows) ([]trace.Machine, error) {
 	kind := struct {
 		column string
 		every  int64   // seconds between two rows without a time
