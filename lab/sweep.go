@@ -12,8 +12,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/progress"
 	"github.com/waterline-io/waterline/internal/report"
-	"github.com/waterline-io/waterline/internal/report/chart"
 	"github.com/waterline-io/waterline/internal/sim/cluster"
+	"github.com/waterline-io/waterline/lab/chart"
 )
 
 // sweepRun is what a sweep is asked for.

@@ -51,8 +51,8 @@ func TestPage(t *testing.T) {
 		Metrics:  map[string]float64{"steal_percent": 1, "load_1m": 2},
 		Headline: Headline{Value: "2 : 1", Goal: "so", Met: true},
 		Table:    Table{Head: []string{"pod"}, Rows: [][]string{{"<i>"}}},
-		Chart:    chart.Bars{Title: "t", Bars: []chart.Bar{{Label: "heavy", Value: 1}}},
-	}, {Name: "no goal", Headline: Headline{Value: "5"}, Chart: chart.Bars{}}},
+		Chart:    chart.Day{Title: "t", Lines: []chart.Line{{Name: "heavy", Values: []float64{1}}}},
+	}, {Name: "no goal", Headline: Headline{Value: "5"}, Chart: chart.Day{}}},
 		Again: []Again{{"To repeat", "a <b>"}}}.Write(file)
 	if err != nil {
 		t.Fatal(err)

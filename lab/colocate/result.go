@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/waterline-io/waterline/internal/report"
-	"github.com/waterline-io/waterline/internal/report/chart"
+	"github.com/waterline-io/waterline/lab/chart"
 	"github.com/waterline-io/waterline/lab/measure"
 	"github.com/waterline-io/waterline/lab/redisbench"
 )

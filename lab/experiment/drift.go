@@ -13,7 +13,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/progress"
 	"github.com/waterline-io/waterline/internal/report"
-	"github.com/waterline-io/waterline/internal/report/chart"
+	"github.com/waterline-io/waterline/lab/chart"
 	"github.com/waterline-io/waterline/lab/measure"
 	"github.com/waterline-io/waterline/lab/sandbox"
 )

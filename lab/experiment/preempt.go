@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/report"
-	"github.com/waterline-io/waterline/internal/report/chart"
+	"github.com/waterline-io/waterline/lab/chart"
 	"github.com/waterline-io/waterline/lab/load"
 	"github.com/waterline-io/waterline/lab/measure"
 	"github.com/waterline-io/waterline/lab/sandbox"

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/report"
-	"github.com/waterline-io/waterline/internal/report/chart"
+	reportchart "github.com/waterline-io/waterline/internal/report/chart"
+	"github.com/waterline-io/waterline/lab/chart"
 	"github.com/waterline-io/waterline/lab/load"
 	"github.com/waterline-io/waterline/lab/measure"
 	"github.com/waterline-io/waterline/lab/redisbench"
@@ -171,7 +172,7 @@ func draw(r *report.Result) {
 		},
 		Over: chart.Layer{Name: "used without batch", Values: r.Series[without+"cpu_total_percent"]},
 		Goal: goalCPU, Unit: "ms", Caption: "p99 of Redis",
-		Below: []chart.Line{
+		Below: []reportchart.Line{
 			{Name: "alone", Values: r.Series[without+"p99_ms"]},
 			{Name: "beside batch", Values: r.Series[with+"p99_ms"], Strong: true},
 		},

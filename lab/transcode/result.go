@@ -6,7 +6,7 @@ import (
 
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/report"
-	"github.com/waterline-io/waterline/internal/report/chart"
+	"github.com/waterline-io/waterline/lab/chart"
 	"github.com/waterline-io/waterline/lab/measure"
 )
 

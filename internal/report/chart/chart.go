@@ -12,7 +12,7 @@ import (
 
 // Chart is a chart that can be drawn as SVG.
 type Chart interface {
-	draw() *canvas
+	Draw() *Canvas
 }
 
 // Theme declares the colours as CSS variables, and the classes that charts use. A page with charts needs it once, in a
@@ -39,13 +39,13 @@ const Theme = `:root{--wl-page:#fbfcfd;--wl-card:#fff;--wl-ink:#13222d;--wl-soft
 `
 
 // Inline returns the chart for a page that has [Theme].
-func Inline(c Chart) string { return c.draw().svg("") }
+func Inline(c Chart) string { return c.Draw().svg("") }
 
 // Standalone returns the chart as a file of its own.
 func Standalone(c Chart) string {
 	style := "<style>" + html.EscapeString(plain(Theme+".back{fill:var(--wl-card)}")) + "</style>"
 	return `<?xml version="1.0" encoding="UTF-8"?>` + "\n" +
-		c.draw().svg(style+`<rect class="back" width="100%" height="100%"/>`)
+		c.Draw().svg(style+`<rect class="back" width="100%" height="100%"/>`)
 }
 
 var (
@@ -68,48 +68,50 @@ func plain(css string) string {
 	})
 }
 
-// width is the width of every chart; pages scale it.
-const width = 720
+// Width is the width of every chart; pages scale it.
+const Width = 720
 
-// canvas collects the elements of a chart.
-type canvas struct {
-	title, desc string
-	height      float64
+// Canvas collects the elements of a chart.
+type Canvas struct {
+	Title, Desc string
+	Height      float64
 	body        strings.Builder
 }
 
-func (c *canvas) svg(prelude string) string {
+func (c *Canvas) svg(prelude string) string {
 	id := strings.Map(func(r rune) rune {
 		if 'a' <= r && r <= 'z' {
 			return r
 		}
 		return -1
-	}, strings.ToLower(c.title))
+	}, strings.ToLower(c.Title))
 	return fmt.Sprintf(`<svg class="wl-chart" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %.0f" role="img"`+
 		` aria-labelledby="%s-t %s-d"><title id="%s-t">%s</title><desc id="%s-d">%s</desc>%s`+"\n%s</svg>\n",
-		width, c.height, id, id, id, html.EscapeString(c.title), id, html.EscapeString(c.desc), prelude, c.body.String())
+		Width, c.Height, id, id, id, html.EscapeString(c.Title), id, html.EscapeString(c.Desc), prelude, c.body.String())
 }
 
-// describe adds to the text for screen readers.
-func (c *canvas) describe(format string, args ...any) { c.desc += " " + fmt.Sprintf(format, args...) }
+// Describe adds to the text for screen readers.
+func (c *Canvas) Describe(format string, args ...any) { c.Desc += " " + fmt.Sprintf(format, args...) }
 
-func (c *canvas) line(class string, x1, y1, x2, y2 float64) {
+// Line draws a line between two points.
+func (c *Canvas) Line(class string, x1, y1, x2, y2 float64) {
 	fmt.Fprintf(&c.body, `<line class="%s" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`+"\n", class, x1, y1, x2, y2)
 }
 
-func (c *canvas) rect(class string, x, y, w, h float64) {
+// Rect draws a rectangle from its upper left corner.
+func (c *Canvas) Rect(class string, x, y, w, h float64) {
 	fmt.Fprintf(&c.body, `<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="3"/>`+"\n",
 		class, x, y, max(w, 0), h)
 }
 
-// text writes at a point; anchor is "start", "middle" or "end".
-func (c *canvas) text(class, anchor string, x, y float64, s string) {
+// Text writes at a point; anchor is "start", "middle" or "end".
+func (c *Canvas) Text(class, anchor string, x, y float64, s string) {
 	fmt.Fprintf(&c.body, `<text class="%s" text-anchor="%s" x="%.1f" y="%.1f">%s</text>`+"\n",
 		class, anchor, x, y, html.EscapeString(s))
 }
 
-// path draws through points that are given as x and y in turn.
-func (c *canvas) path(class string, points []float64, closed bool) {
+// Path draws through points that are given as x and y in turn.
+func (c *Canvas) Path(class string, points []float64, closed bool) {
 	fmt.Fprintf(&c.body, `<path class="%s" d="`, class)
 	for i := 0; i+1 < len(points); i += 2 {
 		letter := 'L'
@@ -124,11 +126,11 @@ func (c *canvas) path(class string, points []float64, closed bool) {
 	c.body.WriteString(`"/>` + "\n")
 }
 
-// textWidth estimates the width of a text.
-func textWidth(s string) float64 { return 7 * float64(utf8.RuneCountInString(s)) }
+// TextWidth estimates the width of a text.
+func TextWidth(s string) float64 { return 7 * float64(utf8.RuneCountInString(s)) }
 
-// legend explains the mark, at the top right.
-func (c *canvas) legend(class, text string) {
-	c.line(class, width-textWidth(text)-34, 14, width-textWidth(text)-12, 14)
-	c.text("soft small", "end", width-4, 18, text)
+// Legend explains the mark, at the top right.
+func (c *Canvas) Legend(class, text string) {
+	c.Line(class, Width-TextWidth(text)-34, 14, Width-TextWidth(text)-12, 14)
+	c.Text("soft small", "end", Width-4, 18, text)
 }

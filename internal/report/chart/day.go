@@ -6,22 +6,23 @@ import "fmt"
 // equally long.
 type Day struct {
 	Title, Desc string
-	Lines       []Line // only Name, Values and Strong are used
+	Lines       []Line
 	Unit        string
 	Caption     string
 }
 
 // dayFrame is the geometry of a day. Names stand to the right.
-var dayFrame = frame{left: 56, right: width - 170, top: 44, bottom: 264}
+var dayFrame = Frame{Left: 56, Right: Width - 170, Top: 44, Bottom: 264}
 
-func (d Day) draw() *canvas {
+// Draw implements [Chart].
+func (d Day) Draw() *Canvas {
 	f := dayFrame
-	c := &canvas{title: d.Title, desc: d.Desc, height: f.bottom + 44}
-	y := f.scale(c, highest(d.Lines), 1, d.Unit)
-	f.hours(c)
-	c.text("soft small", "start", f.left, 20, d.Caption)
-	f.lines(c, d.Lines, d.Unit, y, func(l *Line) string {
-		return fmt.Sprintf("%s %.1f %s", l.Name, mean(l.Values), d.Unit)
+	c := &Canvas{Title: d.Title, Desc: d.Desc, Height: f.Bottom + 44}
+	y := f.Scale(c, Highest(d.Lines), 1, d.Unit)
+	f.Hours(c)
+	c.Text("soft small", "start", f.Left, 20, d.Caption)
+	f.Lines(c, d.Lines, d.Unit, y, func(l *Line) string {
+		return fmt.Sprintf("%s %.1f %s", l.Name, Mean(l.Values), d.Unit)
 	})
 	return c
 }

@@ -3,52 +3,60 @@ package chart
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
-// frame is the part of a picture in which values stand, in its coordinates.
-type frame struct{ left, right, top, bottom float64 }
+// Line is a named series.
+type Line struct {
+	Name   string
+	Values []float64 // each for an equal part of the time
+	Strong bool      // emphasised
+}
 
-// axis returns the ticks and the end of an axis for values up to most. It has about eight ticks divided by fewer.
-func axis(most, fewer float64) (tick, end float64) {
+// Frame is the part of a picture in which values stand, in its coordinates.
+type Frame struct{ Left, Right, Top, Bottom float64 }
+
+// Axis returns the ticks and the end of an axis for values up to most. It has about eight ticks divided by fewer.
+func Axis(most, fewer float64) (tick, end float64) {
 	if most <= 0 {
 		return 1, 1
 	}
-	tick = niceStep(fewer * most)
+	tick = NiceStep(fewer * most)
 	return tick, tick * math.Ceil(most/tick)
 }
 
-// scale draws lines across the frame for values up to most. It returns the height at which a value stands.
-func (f frame) scale(c *canvas, most, fewer float64, unit string) (y func(float64) float64) {
-	tick, end := axis(most, fewer)
-	y = func(v float64) float64 { return f.bottom - v/end*(f.bottom-f.top) }
+// Scale draws lines across the frame for values up to most. It returns the height at which a value stands.
+func (f Frame) Scale(c *Canvas, most, fewer float64, unit string) (y func(float64) float64) {
+	tick, end := Axis(most, fewer)
+	y = func(v float64) float64 { return f.Bottom - v/end*(f.Bottom-f.Top) }
 	for i := 0.0; i*tick < end+tick/2; i++ {
-		c.line("grid", f.left, y(i*tick), f.right, y(i*tick))
-		c.text("soft small", "end", f.left-8, y(i*tick)+4, strings.TrimSpace(fmt.Sprintf("%.4g %s", i*tick, unit)))
+		c.Line("grid", f.Left, y(i*tick), f.Right, y(i*tick))
+		c.Text("soft small", "end", f.Left-8, y(i*tick)+4, strings.TrimSpace(fmt.Sprintf("%.4g %s", i*tick, unit)))
 	}
 	return y
 }
 
-// hours draws the hours of a day below the frame.
-func (f frame) hours(c *canvas) {
+// Hours draws the hours of a day below the frame.
+func (f Frame) Hours(c *Canvas) {
 	for hour := 0; hour <= 24; hour += 4 {
-		c.text("soft small", "middle", f.left+float64(hour)/24*(f.right-f.left), f.bottom+18, fmt.Sprint(hour))
+		c.Text("soft small", "middle", f.Left+float64(hour)/24*(f.Right-f.Left), f.Bottom+18, fmt.Sprint(hour))
 	}
-	c.text("soft small", "middle", (f.left+f.right)/2, f.bottom+36, "hour of the day")
+	c.Text("soft small", "middle", (f.Left+f.Right)/2, f.Bottom+36, "hour of the day")
 }
 
-// level returns the points of values that each hold for an equal part of the frame's width.
-func (f frame) level(values []float64, y func(float64) float64) []float64 {
+// Level returns the points of values that each hold for an equal part of the frame's width.
+func (f Frame) Level(values []float64, y func(float64) float64) []float64 {
 	var points []float64
-	each := (f.right - f.left) / float64(max(len(values), 1))
+	each := (f.Right - f.Left) / float64(max(len(values), 1))
 	for i, v := range values {
-		points = append(points, f.left+float64(i)*each, y(v), f.left+float64(i+1)*each, y(v))
+		points = append(points, f.Left+float64(i)*each, y(v), f.Left+float64(i+1)*each, y(v))
 	}
 	return points
 }
 
-// lines draws lines with their names to the right, and describes their means.
-func (f frame) lines(c *canvas, lines []Line, unit string, y func(float64) float64, name func(*Line) string) {
+// Lines draws lines with their names to the right, and describes their means.
+func (f Frame) Lines(c *Canvas, lines []Line, unit string, y func(float64) float64, name func(*Line) string) {
 	const apart = 16
 	labels := make([]float64, 0, len(lines)) // their heights
 	for i := range lines {
@@ -57,23 +65,23 @@ func (f frame) lines(c *canvas, lines []Line, unit string, y func(float64) float
 			class = "line heavy"
 		}
 		if len(line.Values) > 0 {
-			c.path(class, f.level(line.Values, y), false)
+			c.Path(class, f.Level(line.Values, y), false)
 		}
-		labels = append(labels, y(last(line.Values)))
-		c.describe("%s: %.2f %s in the mean.", line.Name, mean(line.Values), unit)
+		labels = append(labels, y(Last(line.Values)))
+		c.Describe("%s: %.2f %s in the mean.", line.Name, Mean(line.Values), unit)
 	}
-	spread(labels, apart, f.bottom)
+	Spread(labels, apart, f.Bottom)
 	for i := range lines {
 		class := "small"
 		if lines[i].Strong {
 			class = "small strong"
 		}
-		c.text(class, "start", f.right+10, labels[i]+4, name(&lines[i]))
+		c.Text(class, "start", f.Right+10, labels[i]+4, name(&lines[i]))
 	}
 }
 
-// highest returns the highest value of lines; 0 if there is none above.
-func highest(lines []Line) float64 {
+// Highest returns the highest value of lines; 0 if there is none above.
+func Highest(lines []Line) float64 {
 	most := 0.0
 	for _, line := range lines {
 		for _, v := range line.Values {
@@ -81,4 +89,63 @@ func highest(lines []Line) float64 {
 		}
 	}
 	return most
+}
+
+// NiceStep returns a round distance between about eight ticks.
+func NiceStep(end float64) float64 {
+	rough := end / 8
+	p := math.Pow(10, math.Floor(math.Log10(rough)))
+	for _, m := range []float64{1, 2, 5} {
+		if m*p >= rough {
+			return m * p
+		}
+	}
+	return 10 * p
+}
+
+// Spread moves heights apart, upwards from the lowest, so that labels do not cover each other.
+func Spread(heights []float64, apart, lowest float64) {
+	order := make([]int, len(heights))
+	for i := range order {
+		order[i] = i
+	}
+	// From the bottom of the picture, where heights are great, to the top. Equals stay in their order.
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch {
+		case heights[a] > heights[b]:
+			return -1
+		case heights[a] < heights[b]:
+			return 1
+		}
+		return b - a
+	})
+	limit := lowest
+	for _, i := range order {
+		heights[i] = min(heights[i], limit)
+		limit = heights[i] - apart
+	}
+}
+
+// Backwards returns points from the last to the first.
+func Backwards(points []float64) []float64 {
+	var all []float64
+	for i := len(points) - 2; i >= 0; i -= 2 {
+		all = append(all, points[i], points[i+1])
+	}
+	return all
+}
+
+func Last(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	return values[len(values)-1]
+}
+
+func Mean(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	return sum / float64(max(len(values), 1))
 }

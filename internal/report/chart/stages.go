@@ -23,16 +23,17 @@ type Stage struct {
 const (
 	stagesTop, stagesBottom = 70.0, 270.0
 	costTop, costBottom     = 316.0, 386.0
-	stagesLeft, stagesRight = 56.0, width - 12.0
+	stagesLeft, stagesRight = 56.0, Width - 12.0
 	stagesGap               = 12.0 // between two of them
 )
 
-func (s Stages) draw() *canvas {
-	c := &canvas{title: s.Title, desc: s.Desc, height: costBottom + 44}
+// Draw implements [Chart].
+func (s Stages) Draw() *Canvas {
+	c := &Canvas{Title: s.Title, Desc: s.Desc, Height: costBottom + 44}
 	y := func(p float64) float64 { return stagesBottom - p/100*(stagesBottom-stagesTop) }
 	for p := 0.0; p <= 100; p += 25 {
-		c.line("grid", stagesLeft, y(p), stagesRight, y(p))
-		c.text("soft small", "end", stagesLeft-8, y(p)+4, fmt.Sprintf("%.0f %%", p))
+		c.Line("grid", stagesLeft, y(p), stagesRight, y(p))
+		c.Text("soft small", "end", stagesLeft-8, y(p)+4, fmt.Sprintf("%.0f %%", p))
 	}
 	most := 0.0
 	for _, stage := range s.Stages {
@@ -40,7 +41,7 @@ func (s Stages) draw() *canvas {
 			most = max(most, v)
 		}
 	}
-	below := frame{left: stagesLeft, right: stagesRight, top: costTop, bottom: costBottom}.scale(c, most, 3, s.Unit)
+	below := Frame{Left: stagesLeft, Right: stagesRight, Top: costTop, Bottom: costBottom}.Scale(c, most, 3, s.Unit)
 	n := float64(max(len(s.Stages), 1))
 	each := (stagesRight - stagesLeft - stagesGap*(n-1)) / n
 	for i, stage := range s.Stages {
@@ -48,14 +49,14 @@ func (s Stages) draw() *canvas {
 		s.drawStage(c, &stage, left, left+each, y, below)
 	}
 	s.key(c)
-	c.text("soft small", "start", stagesLeft, costTop-14, s.Caption)
-	c.text("soft small", "middle", (stagesLeft+stagesRight)/2, costBottom+38, "hour of the day")
+	c.Text("soft small", "start", stagesLeft, costTop-14, s.Caption)
+	c.Text("soft small", "middle", (stagesLeft+stagesRight)/2, costBottom+38, "hour of the day")
 	return c
 }
 
 // drawStage draws one stage between two positions.
-func (s Stages) drawStage(c *canvas, stage *Stage, left, right float64, y, below func(float64) float64) {
-	at := frame{left: left, right: right}.level
+func (s Stages) drawStage(c *Canvas, stage *Stage, left, right float64, y, below func(float64) float64) {
+	at := Frame{Left: left, Right: right}.Level
 	base, sum := make([]float64, len(stage.Lower)), make([]float64, len(stage.Lower))
 	for i, v := range stage.Lower {
 		if sum[i] = v; i < len(stage.Upper) {
@@ -63,29 +64,29 @@ func (s Stages) drawStage(c *canvas, stage *Stage, left, right float64, y, below
 		}
 	}
 	if len(sum) > 0 {
-		c.path("other", append(at(stage.Lower, y), backwards(at(base, y))...), true)
-		c.path("main", append(at(sum, y), backwards(at(stage.Lower, y))...), true)
+		c.Path("other", append(at(stage.Lower, y), Backwards(at(base, y))...), true)
+		c.Path("main", append(at(sum, y), Backwards(at(stage.Lower, y))...), true)
 	}
 	if len(stage.Below) > 0 {
-		c.path("cost", append(at(stage.Below, below), backwards(at(make([]float64, len(stage.Below)), below))...), true)
+		c.Path("cost", append(at(stage.Below, below), Backwards(at(make([]float64, len(stage.Below)), below))...), true)
 	}
-	c.text("strong", "middle", (left+right)/2, stagesTop-30, fmt.Sprintf("%.0f %%", mean(sum)))
-	c.text("soft small", "middle", (left+right)/2, stagesTop-14, stage.Name)
-	c.text("soft small", "middle", (left+right)/2, costTop+10, fmt.Sprintf("%.1f %s", mean(stage.Below), s.Unit))
+	c.Text("strong", "middle", (left+right)/2, stagesTop-30, fmt.Sprintf("%.0f %%", Mean(sum)))
+	c.Text("soft small", "middle", (left+right)/2, stagesTop-14, stage.Name)
+	c.Text("soft small", "middle", (left+right)/2, costTop+10, fmt.Sprintf("%.1f %s", Mean(stage.Below), s.Unit))
 	for hour := 0; hour <= 24; hour += 12 {
 		anchor := []string{"start", "middle", "end"}[hour/12]
-		c.text("soft small", anchor, left+float64(hour)/24*(right-left), costBottom+18, fmt.Sprint(hour))
+		c.Text("soft small", anchor, left+float64(hour)/24*(right-left), costBottom+18, fmt.Sprint(hour))
 	}
-	c.describe("%s: %.1f %% in the mean, of it %s %.1f %%; below, %.1f %s.", stage.Name, mean(sum), s.Names[0],
-		mean(stage.Lower), mean(stage.Below), s.Unit)
+	c.Describe("%s: %.1f %% in the mean, of it %s %.1f %%; below, %.1f %s.", stage.Name, Mean(sum), s.Names[0],
+		Mean(stage.Lower), Mean(stage.Below), s.Unit)
 }
 
 // key explains the colours, at the top left.
-func (s Stages) key(c *canvas) {
+func (s Stages) key(c *Canvas) {
 	x := float64(stagesLeft)
 	for i, class := range []string{"other", "main"} {
-		c.rect(class, x, 9, 10, 10)
-		c.text("small", "start", x+16, 18, s.Names[i])
-		x += 30 + textWidth(s.Names[i])
+		c.Rect(class, x, 9, 10, 10)
+		c.Text("small", "start", x+16, 18, s.Names[i])
+		x += 30 + TextWidth(s.Names[i])
 	}
 }

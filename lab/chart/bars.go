@@ -1,8 +1,11 @@
+// Package chart draws charts of measurements.
 package chart
 
 import (
 	"fmt"
 	"math"
+
+	"github.com/waterline-io/waterline/internal/report/chart"
 )
 
 // Bars compares values, each with its theory or its reference.
@@ -23,24 +26,25 @@ type Bar struct {
 	Strong bool // emphasised
 }
 
-func (b Bars) draw() *canvas {
+// Draw implements [chart.Chart].
+func (b Bars) Draw() *chart.Canvas {
 	const top, row, thick, right = 34, 50, 26, 84
 	left := 0.0
 	for _, bar := range b.Bars {
-		label := 1.1 * textWidth(bar.Label)
+		label := 1.1 * chart.TextWidth(bar.Label)
 		if bar.Strong {
-			label = 1.25 * textWidth(bar.Label)
+			label = 1.25 * chart.TextWidth(bar.Label)
 		}
-		left = max(left, label, textWidth(bar.Note))
+		left = max(left, label, chart.TextWidth(bar.Note))
 	}
 	left += 18
 	bottom := float64(top + row*len(b.Bars))
-	c := &canvas{title: b.Title, desc: b.Desc, height: bottom + 26}
+	c := &chart.Canvas{Title: b.Title, Desc: b.Desc, Height: bottom + 26}
 	end, tick := b.axis()
-	x := func(v float64) float64 { return left + v/end*(width-right-left) }
+	x := func(v float64) float64 { return left + v/end*(chart.Width-right-left) }
 	for i := 0.0; i*tick < end+tick/2; i++ {
-		c.line("grid", x(i*tick), top-4, x(i*tick), bottom)
-		c.text("soft small", "middle", x(i*tick), bottom+17, fmt.Sprintf("%.4g %s", i*tick, b.unit()))
+		c.Line("grid", x(i*tick), top-4, x(i*tick), bottom)
+		c.Text("soft small", "middle", x(i*tick), bottom+17, fmt.Sprintf("%.4g %s", i*tick, b.unit()))
 	}
 	for i, bar := range b.Bars {
 		y := top + float64(row*i) + (row-thick)/2
@@ -50,19 +54,19 @@ func (b Bars) draw() *canvas {
 		}
 		labelY := y + thick/2 + 4.5
 		if bar.Note != "" {
-			c.text("soft small", "end", left-12, labelY+9, bar.Note)
+			c.Text("soft small", "end", left-12, labelY+9, bar.Note)
 			labelY -= 6
 		}
-		c.text(text, "end", left-12, labelY, bar.Label)
-		c.rect(class, x(0), y, x(bar.Value)-x(0), thick)
-		c.line("mark", x(bar.Theory), y-5, x(bar.Theory), y+thick+5)
-		c.text(text, "start", max(x(bar.Value), x(bar.Theory))+9, y+thick/2+4.5, b.text(bar.Value))
-		c.describe("%s: %s, %s %s.", bar.Label, b.text(bar.Value), b.mark(), b.text(bar.Theory))
+		c.Text(text, "end", left-12, labelY, bar.Label)
+		c.Rect(class, x(0), y, x(bar.Value)-x(0), thick)
+		c.Line("mark", x(bar.Theory), y-5, x(bar.Theory), y+thick+5)
+		c.Text(text, "start", max(x(bar.Value), x(bar.Theory))+9, y+thick/2+4.5, b.text(bar.Value))
+		c.Describe("%s: %s, %s %s.", bar.Label, b.text(bar.Value), b.mark(), b.text(bar.Theory))
 	}
 	if b.Caption != "" {
-		c.text("soft small", "start", left, 18, b.Caption)
+		c.Text("soft small", "start", left, 18, b.Caption)
 	}
-	c.legend("mark", b.mark())
+	c.Legend("mark", b.mark())
 	return c
 }
 
@@ -79,7 +83,7 @@ func (b Bars) axis() (end, tick float64) {
 	case most == 0:
 		return 1, 1
 	}
-	tick = niceStep(1.2 * most) // four to seven of them
+	tick = chart.NiceStep(1.2 * most) // four to seven of them
 	return tick * math.Ceil(most/tick), tick
 }
 

@@ -3,6 +3,8 @@ package chart
 import (
 	"fmt"
 	"math"
+
+	"github.com/waterline-io/waterline/internal/report/chart"
 )
 
 // Frontier shows what is gained against what it costs, for each of some settings.
@@ -29,27 +31,28 @@ type Point struct {
 // The geometry of a frontier.
 const (
 	frontTop, frontBottom = 44.0, 344.0
-	frontLeft, frontRight = 70.0, width - 130.0
+	frontLeft, frontRight = 70.0, chart.Width - 130.0
 )
 
-func (f Frontier) draw() *canvas {
-	c := &canvas{title: f.Title, desc: f.Desc, height: frontBottom + 50}
+// Draw implements [chart.Chart].
+func (f Frontier) Draw() *chart.Canvas {
+	c := &chart.Canvas{Title: f.Title, Desc: f.Desc, Height: frontBottom + 50}
 	gain, cost := 0.0, 0.0
 	for _, curve := range f.Curves {
 		for _, p := range curve.Points {
 			gain, cost = max(gain, p.Gain), max(cost, p.Cost)
 		}
 	}
-	y := frame{left: frontLeft, right: frontRight, top: frontTop, bottom: frontBottom}.scale(c, gain, 1, "")
-	costTick, costEnd := axis(cost, 1)
+	y := chart.Frame{Left: frontLeft, Right: frontRight, Top: frontTop, Bottom: frontBottom}.Scale(c, gain, 1, "")
+	costTick, costEnd := chart.Axis(cost, 1)
 	x := func(v float64) float64 { return frontLeft + v/costEnd*(frontRight-frontLeft) }
 	for i := 0.0; i*costTick < costEnd+costTick/2; i++ {
-		c.text("soft small", "middle", x(i*costTick), frontBottom+18, fmt.Sprintf("%.4g", i*costTick))
+		c.Text("soft small", "middle", x(i*costTick), frontBottom+18, fmt.Sprintf("%.4g", i*costTick))
 	}
-	c.text("soft small", "start", 8, 20, f.Gain)
-	c.text("soft small", "middle", (frontLeft+frontRight)/2, frontBottom+40, f.Cost)
+	c.Text("soft small", "start", 8, 20, f.Gain)
+	c.Text("soft small", "middle", (frontLeft+frontRight)/2, frontBottom+40, f.Cost)
 	if cost == 0 && f.CostsNothing != "" {
-		c.text("soft", "middle", (frontLeft+frontRight)/2, (frontTop+frontBottom)/2, f.CostsNothing)
+		c.Text("soft", "middle", (frontLeft+frontRight)/2, (frontTop+frontBottom)/2, f.CostsNothing)
 	}
 	for i := range f.Curves {
 		f.drawCurve(c, &f.Curves[i], x, y)
@@ -58,7 +61,7 @@ func (f Frontier) draw() *canvas {
 }
 
 // drawCurve draws one curve with its points.
-func (f Frontier) drawCurve(c *canvas, curve *Curve, x, y func(float64) float64) {
+func (f Frontier) drawCurve(c *chart.Canvas, curve *Curve, x, y func(float64) float64) {
 	class, dot := "line", "other"
 	if curve.Strong {
 		class, dot = "line heavy", "main"
@@ -68,20 +71,20 @@ func (f Frontier) drawCurve(c *canvas, curve *Curve, x, y func(float64) float64)
 		points = append(points, x(p.Cost), y(p.Gain))
 	}
 	if len(points) > 0 {
-		c.path(class, points, false)
+		c.Path(class, points, false)
 	}
 	const apart = 13 // between two labels
 	labelled := math.Inf(1)
 	for i, p := range curve.Points {
 		const size = 7
-		c.rect(dot, x(p.Cost)-size/2, y(p.Gain)-size/2, size, size)
+		c.Rect(dot, x(p.Cost)-size/2, y(p.Gain)-size/2, size, size)
 		if curve.Strong && p.Label != "" && math.Abs(labelled-y(p.Gain)) >= apart {
 			labelled = y(p.Gain)
-			c.text("small", "start", x(p.Cost)+9, y(p.Gain)+14, p.Label)
+			c.Text("small", "start", x(p.Cost)+9, y(p.Gain)+14, p.Label)
 		}
 		if i == len(curve.Points)-1 {
-			c.text("small strong", "start", x(p.Cost)+9, y(p.Gain)-4, curve.Name)
+			c.Text("small strong", "start", x(p.Cost)+9, y(p.Gain)-4, curve.Name)
 		}
-		c.describe("%s, %s: %.4g for %.4g.", curve.Name, p.Label, p.Gain, p.Cost)
+		c.Describe("%s, %s: %.4g for %.4g.", curve.Name, p.Label, p.Gain, p.Cost)
 	}
 }
