@@ -11,6 +11,7 @@ import (
 	"github.com/waterline-io/waterline/internal/progress"
 	"github.com/waterline-io/waterline/internal/report"
 	"github.com/waterline-io/waterline/internal/sim/trace"
+	"github.com/waterline-io/waterline/lab/dataset"
 	"github.com/waterline-io/waterline/lab/headline"
 	"github.com/waterline-io/waterline/lab/kube"
 )
@@ -96,7 +97,7 @@ node only, and deletes it at the end. Mode alone has a policy that is disabled.`
 
 // read returns the day. Without traces it is made up, and its name says so.
 func (d *dayChoice) read() (headline.Day, error) {
-	machine, name := trace.Generate(trace.Online(1), 1), "no machine: it is made up, low at midnight and high at noon"
+	machine, name := dataset.Generate(trace.Online(1), 1), "no machine: it is made up, low at midnight and high at noon"
 	if d.traces != "" {
 		var err error
 		if machine, err = headline.FindMachine(d.traces, d.machine); err != nil {

@@ -117,11 +117,11 @@ func (r *poolRun) check() error {
 
 // machines returns a machine for each node. Where the data set has fewer, the same machine counts again, with its days
 // moved by one.
-func (r *poolRun) machines() ([]trace.Machine, error) {
+func (r *poolRun) machines() ([]dataset.Machine, error) {
 	if r.root == "" {
-		var all []trace.Machine
+		var all []dataset.Machine
 		for i := range r.nodes {
-			all = append(all, trace.Generate(trace.Online(r.options.Day), uint64(i)))
+			all = append(all, dataset.Generate(trace.Online(r.options.Day), uint64(i)))
 		}
 		return all, nil
 	}

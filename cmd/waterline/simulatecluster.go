@@ -232,9 +232,7 @@ func generated() []trace.Grid {
 	const machines, days = 200, 4
 	var all []trace.Grid
 	for i := range machines {
-		m := trace.Generate(trace.Online(days), uint64(i))
-		m.Name = fmt.Sprintf("generated%d", i)
-		all = append(all, m.Grids()...)
+		all = append(all, trace.GenerateGrid(fmt.Sprintf("generated%d", i), trace.Online(days), uint64(i)))
 	}
 	return all
 }

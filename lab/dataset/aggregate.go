@@ -1,14 +1,10 @@
 package dataset
 
-import (
-	"slices"
-
-	"github.com/waterline-io/waterline/internal/sim/trace"
-)
+import "slices"
 
 // aggregate reads the use of a whole cluster or region. Each of the three sources has columns of its own, and only one
 // has times.
-func aggregate(r *rows) ([]trace.Machine, error) {
+func aggregate(r *rows) ([]Machine, error) {
 	kind := struct {
 		column string
 		every  int64   // seconds between two rows without a time

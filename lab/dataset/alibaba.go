@@ -3,8 +3,6 @@ package dataset
 import (
 	"maps"
 	"slices"
-
-	"github.com/waterline-io/waterline/internal/sim/trace"
 )
 
 // A machine of Alibaba's trace is used if it has five days of values and this mean CPU use.
@@ -23,7 +21,7 @@ type mean struct {
 type means map[int64]mean
 
 // alibaba reads machine_usage of clusterdata v2018: CPU and memory use of whole machines, in percent.
-func alibaba(r *rows) ([]trace.Machine, error) {
+func alibaba(r *rows) ([]Machine, error) {
 	columns, err := r.columns("machine_id", "time_s", "cpu_util_percent")
 	if err != nil {
 		return nil, err
@@ -50,7 +48,7 @@ func alibaba(r *rows) ([]trace.Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []trace.Machine
+	var all []Machine
 	for _, id := range slices.Sorted(maps.Keys(machines)) {
 		m := meanMachine(r, id, machines[id])
 		m.Limits = []float64{100}
@@ -59,7 +57,7 @@ func alibaba(r *rows) ([]trace.Machine, error) {
 		for _, v := range m.Parts[0] {
 			sum += v
 		}
-		if trace.Steps(m.Times) >= alibabaSteps && sum/float64(len(m.Times)) >= alibabaMean {
+		if steps(m.Times) >= alibabaSteps && sum/float64(len(m.Times)) >= alibabaMean {
 			all = append(all, m)
 		}
 	}
@@ -91,8 +89,8 @@ func addMean(r *rows, to means, step int64, v float64) error {
 }
 
 // meanMachine returns a machine with one part, whose values are the means.
-func meanMachine(r *rows, name string, of means) trace.Machine {
-	m := trace.Machine{Name: r.label(name), Parts: make([][]float64, 1)}
+func meanMachine(r *rows, name string, of means) Machine {
+	m := Machine{Name: r.label(name), Parts: make([][]float64, 1)}
 	for _, step := range slices.Sorted(maps.Keys(of)) {
 		m.Times = append(m.Times, step*r.step)
 		m.Parts[0] = append(m.Parts[0], of[step].sum/float64(of[step].count))

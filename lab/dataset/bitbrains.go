@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-
-	"github.com/waterline-io/waterline/internal/sim/trace"
 )
 
 // hostVMs is the number of VMs on a host.
@@ -19,7 +17,7 @@ type vm struct {
 }
 
 // bitbrains reads GWA-T-12: the CPU use of VMs in MHz. Ten VMs with consecutive numbers form a host.
-func bitbrains(r *rows) ([]trace.Machine, error) {
+func bitbrains(r *rows) ([]Machine, error) {
 	columns, err := r.columns("vm", "time_s", "cap_mhz", "cpu_mhz")
 	if err != nil {
 		return nil, err
@@ -62,7 +60,7 @@ func bitbrains(r *rows) ([]trace.Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	var hosts []trace.Machine
+	var hosts []Machine
 	for group := range slices.Chunk(slices.Sorted(maps.Keys(vms)), hostVMs) {
 		if len(group) < hostVMs {
 			break // fewer than ten VMs are left
@@ -78,7 +76,7 @@ func bitbrains(r *rows) ([]trace.Machine, error) {
 
 // host returns a machine that runs the given VMs. It skips steps in which two or more VMs have no value. If one
 // VM has none, its value is the one before.
-func host(r *rows, name string, vms []*vm) trace.Machine {
+func host(r *rows, name string, vms []*vm) Machine {
 	measured := map[int64]int{}
 	for _, v := range vms {
 		for step := range v.used {
@@ -87,7 +85,7 @@ func host(r *rows, name string, vms []*vm) trace.Machine {
 	}
 	maps.DeleteFunc(measured, func(_ int64, n int) bool { return n < len(vms)-1 })
 	steps := slices.Sorted(maps.Keys(measured))
-	m := trace.Machine{Name: r.label(name)}
+	m := Machine{Name: r.label(name)}
 	for _, step := range steps {
 		m.Times = append(m.Times, step*r.step)
 	}

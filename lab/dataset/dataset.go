@@ -28,7 +28,7 @@ type Dataset struct {
 	Every int    // number of values between two scored predictions
 	Minor bool   // reported, but predictors have no goal on it
 	Mixed bool   // its machines' limits are in different units, and do not compare
-	file  func(rows *rows) ([]trace.Machine, error)
+	file  func(rows *rows) ([]Machine, error)
 }
 
 // All lists the data sets that can be read.
@@ -102,10 +102,10 @@ func (d Dataset) Files(root string) ([]string, error) {
 }
 
 // Read reads one file of the data set.
-func (d Dataset) Read(file string) ([]trace.Machine, error) { return d.ReadEvery(file, trace.Step) }
+func (d Dataset) Read(file string) ([]Machine, error) { return d.ReadEvery(file, trace.Step) }
 
 // ReadEvery reads one file of the data set into values that each cover step seconds.
-func (d Dataset) ReadEvery(file string, step int64) ([]trace.Machine, error) {
+func (d Dataset) ReadEvery(file string, step int64) ([]Machine, error) {
 	machines, _, err := d.read(file, step, false)
 	return machines, err
 }
@@ -119,11 +119,11 @@ type Skipped struct {
 }
 
 // ReadUsable is like [Dataset.ReadEvery], but skips rows that cannot be used, up to one in a hundred.
-func (d Dataset) ReadUsable(file string, step int64) ([]trace.Machine, Skipped, error) {
+func (d Dataset) ReadUsable(file string, step int64) ([]Machine, Skipped, error) {
 	return d.read(file, step, true)
 }
 
-func (d Dataset) read(file string, step int64, lenient bool) ([]trace.Machine, Skipped, error) {
+func (d Dataset) read(file string, step int64, lenient bool) ([]Machine, Skipped, error) {
 	r, err := openRows(file)
 	if err != nil {
 		return nil, Skipped{}, err
@@ -136,7 +136,7 @@ func (d Dataset) read(file string, step int64, lenient bool) ([]trace.Machine, S
 
 // ReadAll reads all machines of a data set, in values of a minute where the trace has these. It skips rows that
 // cannot be used, and returns notes about them.
-func ReadAll(root, dataset string) (all []trace.Machine, notes []string, err error) {
+func ReadAll(root, dataset string) (all []Machine, notes []string, err error) {
 	d, _ := Find(dataset)
 	files, err := d.Files(root)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -18,7 +18,7 @@ import (
 	"github.com/waterline-io/waterline/internal/sim/trace"
 )
 
-func read(t testing.TB, set, content string) ([]trace.Machine, error) {
+func read(t testing.TB, set, content string) ([]Machine, error) {
 	t.Helper()
 	d, found := Find(set)
 	if !found {
@@ -149,7 +149,7 @@ func TestEvery(t *testing.T) {
 func TestPlanetlab(t *testing.T) {
 	d, _ := Find("planetlab")
 	root := t.TempDir()
-	file := func(name string, rows ...string) ([]trace.Machine, error) {
+	file := func(name string, rows ...string) ([]Machine, error) {
 		path := filepath.Join(root, name)
 		if err := os.WriteFile(path, []byte(strings.Join(rows, "\n")+"\n"), 0o600); err != nil {
 			t.Fatal(err)
@@ -241,7 +241,7 @@ func TestFiles(t *testing.T) {
 	if err != nil || len(files) != 3 {
 		t.Fatalf("%v, %v", files, err)
 	}
-	want := []trace.Machine{{Name: "a", Times: []int64{300}, Parts: [][]float64{{4}}, Limits: []float64{4}}}
+	want := []Machine{{Name: "a", Times: []int64{300}, Parts: [][]float64{{4}}, Limits: []float64{4}}}
 	got, err := d.Read(files[0])
 	if err != nil {
 		t.Error(err)

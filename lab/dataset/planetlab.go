@@ -11,12 +11,10 @@ import (
 	"github.com/waterline-io/waterline/internal/sim/trace"
 )
 
-const daySteps = 24 * 3600 / trace.Step
-
 // planetlab reads PlanetLab's CPU use of VMs as CloudSim has it, in percent: a file for each day, named after it, and
 // without names of columns; a row for each VM, with its name and a value for each five minutes. A VM has the same name
 // on all days.
-func planetlab(r *rows) ([]trace.Machine, error) {
+func planetlab(r *rows) ([]Machine, error) {
 	name := filepath.Base(r.name)
 	day, err := time.Parse("20060102", name[:min(len(name), 8)])
 	if err != nil {
@@ -27,13 +25,13 @@ func planetlab(r *rows) ([]trace.Machine, error) {
 		header = append(header, "value "+strconv.Itoa(i+1))
 	}
 	r.header, r.again = header, true // the first row is a VM's
-	var all []trace.Machine
+	var all []Machine
 	err = r.each(func() error {
 		if len(r.cells) != len(header) {
 			return fmt.Errorf("trace %s, line %d: %d columns, not a name and %d values of five minutes", r.name, r.line,
 				len(r.cells), daySteps)
 		}
-		m := trace.Machine{Name: r.cells[0], Parts: make([][]float64, 1), Limits: []float64{100}}
+		m := Machine{Name: r.cells[0], Parts: make([][]float64, 1), Limits: []float64{100}}
 		for i := range daySteps {
 			v, err := r.number(i + 1)
 			if err == nil {
@@ -53,10 +51,10 @@ func planetlab(r *rows) ([]trace.Machine, error) {
 
 // Join makes one machine of those with the same name, such as one of which each file has a day. They must have one
 // part. Values at or before a time that another one has are left out.
-func Join(all []trace.Machine) []trace.Machine {
+func Join(all []Machine) []Machine {
 	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b trace.Machine) int {
-		first := func(m *trace.Machine) int64 {
+	slices.SortStableFunc(all, func(a, b Machine) int {
+		first := func(m *Machine) int64 {
 			if len(m.Times) == 0 {
 				return 0
 			}
@@ -64,7 +62,7 @@ func Join(all []trace.Machine) []trace.Machine {
 		}
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(first(&a), first(&b)))
 	})
-	var joined []trace.Machine
+	var joined []Machine
 	for i := range all {
 		m := &all[i]
 		if len(joined) == 0 || joined[len(joined)-1].Name != m.Name || len(m.Parts) != 1 {

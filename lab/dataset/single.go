@@ -4,12 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/waterline-io/waterline/internal/sim/trace"
 )
 
 // cloudcluster reads the CPU use of one pool, in values of a minute.
-func cloudcluster(r *rows) ([]trace.Machine, error) {
+func cloudcluster(r *rows) ([]Machine, error) {
 	return single(r, "minute_epoch", "cpu_used_units", func(column int) (int64, error) {
 		minute, err := r.seconds(column)
 		return minute * 60, err
@@ -17,7 +15,7 @@ func cloudcluster(r *rows) ([]trace.Machine, error) {
 }
 
 // nab reads one metric of Numenta's Anomaly Benchmark.
-func nab(r *rows) ([]trace.Machine, error) {
+func nab(r *rows) ([]Machine, error) {
 	return single(r, "timestamp", "value", func(column int) (int64, error) {
 		text, err := r.text(column)
 		if err != nil {
@@ -32,7 +30,7 @@ func nab(r *rows) ([]trace.Machine, error) {
 }
 
 // single reads a file about one machine, whose capacity it does not state.
-func single(r *rows, timeName, valueName string, parse func(column int) (int64, error)) ([]trace.Machine, error) {
+func single(r *rows, timeName, valueName string, parse func(column int) (int64, error)) ([]Machine, error) {
 	columns, err := r.columns(timeName, valueName)
 	if err != nil {
 		return nil, err
@@ -48,7 +46,7 @@ func single(r *rows, timeName, valueName string, parse func(column int) (int64, 
 
 // whole returns the one machine that a file is about, whose rows have a time and a value. With a limit of 0, that is
 // the highest use.
-func whole(r *rows, limit float64, read func() (at int64, v float64, err error)) ([]trace.Machine, error) {
+func whole(r *rows, limit float64, read func() (at int64, v float64, err error)) ([]Machine, error) {
 	means := means{}
 	err := r.each(func() error {
 		at, v, err := read()
@@ -68,5 +66,5 @@ func whole(r *rows, limit float64, read func() (at int64, v float64, err error))
 		limit = slices.Max(m.Parts[0])
 	}
 	m.Limits = []float64{limit}
-	return []trace.Machine{m}, nil
+	return []Machine{m}, nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/decide/node/predict"
 	"github.com/waterline-io/waterline/internal/model"
-	"github.com/waterline-io/waterline/internal/sim/trace"
+	"github.com/waterline-io/waterline/lab/dataset"
 )
 
 // Host is one machine. Values of a trace are means of a minute or more; noise adds the variation from second to
@@ -27,7 +27,7 @@ type Host struct {
 	Ruling model.Ruling
 	Writes model.APIWrites
 
-	trace  *trace.Machine
+	trace  *dataset.Machine
 	shares []float64 // use at each time of the trace, as a share of the limit
 	begin  int64     // time of the trace at which the machine starts
 	random *rand.Rand
@@ -48,7 +48,7 @@ const flatMemory = 0.5
 
 // New returns a machine that starts the given number of seconds after the start of a trace. The same seed gives
 // the same noise.
-func New(m *trace.Machine, capacity model.Amount, start int64, seed uint64) *Host {
+func New(m *dataset.Machine, capacity model.Amount, start int64, seed uint64) *Host {
 	h := &Host{Capacity: capacity, trace: m, shares: m.Total(), random: rand.New(rand.NewPCG(seed, 7))}
 	for i := range h.shares {
 		h.shares[i] /= m.Limit()

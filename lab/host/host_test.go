@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
-	"github.com/waterline-io/waterline/internal/sim/trace"
+	"github.com/waterline-io/waterline/lab/dataset"
 )
 
 var four = model.Amount{CPU: 4000, Memory: 8 << 30}
@@ -14,7 +14,7 @@ var four = model.Amount{CPU: 4000, Memory: 8 << 30}
 // TestMeasure: between its values a trace is a line, its end is followed by its begin, and memory keeps its ups and
 // downs.
 func TestMeasure(t *testing.T) {
-	m := &trace.Machine{
+	m := &dataset.Machine{
 		Times: []int64{100, 200, 400}, Parts: [][]float64{{10, 30, 50}}, Limits: []float64{100},
 		Memory: []float64{90, 90, 80},
 	}
@@ -41,7 +41,7 @@ func TestMeasure(t *testing.T) {
 
 // TestNoiseFades: machines that are measured seldom wander as far in the same time.
 func TestNoiseFades(t *testing.T) {
-	m := &trace.Machine{Times: []int64{0, 1 << 30}, Parts: [][]float64{{50, 50}}, Limits: []float64{100}}
+	m := &dataset.Machine{Times: []int64{0, 1 << 30}, Parts: [][]float64{{50, 50}}, Limits: []float64{100}}
 	h := New(m, four, 0, 1)
 	h.Noise = 0.1
 	const n = 50_000
@@ -57,7 +57,7 @@ func TestNoiseFades(t *testing.T) {
 
 // TestNoise: noise has the spread that is asked for and changes no mean; a clone has its own.
 func TestNoise(t *testing.T) {
-	m := &trace.Machine{Times: []int64{0, 1 << 30}, Parts: [][]float64{{50, 50}}, Limits: []float64{100}}
+	m := &dataset.Machine{Times: []int64{0, 1 << 30}, Parts: [][]float64{{50, 50}}, Limits: []float64{100}}
 	h := New(m, four, 0, 1)
 	h.Noise = 0.1
 	clone := h.Clone(2)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
-	"github.com/waterline-io/waterline/internal/sim/trace"
 	"github.com/waterline-io/waterline/lab/dataset"
 )
 
@@ -71,9 +70,9 @@ func TestWritesOnTraces(t *testing.T) {
 }
 
 // traced reads the traces that have values of five minutes or less, in the finest steps that they have.
-func traced(t *testing.T, root string) map[string][]trace.Machine {
+func traced(t *testing.T, root string) map[string][]dataset.Machine {
 	t.Helper()
-	sets := map[string][]trace.Machine{}
+	sets := map[string][]dataset.Machine{}
 	for name, step := range map[string]int64{"alibaba2018": 60, "cloudcluster": 60, "bitbrains": 300} {
 		d, _ := dataset.Find(name)
 		files, err := d.Files(root)
@@ -93,9 +92,9 @@ func traced(t *testing.T, root string) map[string][]trace.Machine {
 
 // morning is a machine that uses 40 % for some time, as long as is not counted, and in the two hours after that more
 // and more, up to 80 %.
-func morning(begins time.Duration) trace.Machine {
+func morning(begins time.Duration) dataset.Machine {
 	at := int64(begins / time.Second)
-	return trace.Machine{
+	return dataset.Machine{
 		Name: "morning", Times: []int64{0, at, at + 7200, 1 << 40}, Parts: [][]float64{{40, 40, 80, 80}},
 		Limits: []float64{100},
 	}
@@ -111,7 +110,7 @@ type outcome struct {
 // simulate has a machine sell for two hours, which are not counted, and for as long as is watched. It starts in the
 // middle of its trace, with predictors that know what was before.
 func simulate(
-	m *trace.Machine, seed uint64, method model.SellMethod, noise float64, watched time.Duration, o *outcome,
+	m *dataset.Machine, seed uint64, method model.SellMethod, noise float64, watched time.Duration, o *outcome,
 ) {
 	const before = 2 * time.Hour
 	var start int64

@@ -6,12 +6,12 @@ import (
 
 	"github.com/waterline-io/waterline/internal/decide/node/predict"
 	"github.com/waterline-io/waterline/internal/model"
-	"github.com/waterline-io/waterline/internal/sim/trace"
+	"github.com/waterline-io/waterline/lab/dataset"
 )
 
 // ScoreWaterline scores Waterline's predictor on a machine, once for each target rate of violations, and adds
 // to the score with the same index. A target of 0 is the predictor's default.
-func ScoreWaterline(m *trace.Machine, every int, h model.Horizon, targets []float64, scores []Score) {
+func ScoreWaterline(m *dataset.Machine, every int, h model.Horizon, targets []float64, scores []Score) {
 	total, limit := m.Total(), m.Limit()
 	horizon := values(h)
 	configs := make([]predict.Config, len(targets))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/sim/trace"
+	"github.com/waterline-io/waterline/lab/dataset"
 )
 
 // realTraces returns where the real traces stand: beside the repository, of which they are no part, or where the
@@ -110,7 +111,7 @@ func write(t *testing.T, dir, name, content string) string {
 func alibaba(days int) string {
 	var b strings.Builder
 	b.WriteString("machine_id,time_s,cpu_util_percent\n")
-	m := trace.Generate(trace.Online(days), 1)
+	m := dataset.Generate(trace.Online(days), 1)
 	for i, v := range m.Parts[0] {
 		fmt.Fprintf(&b, "m_1,%d,%.2f\n", m.Times[i], v)
 	}

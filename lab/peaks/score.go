@@ -7,7 +7,7 @@ package peaks
 import (
 	"slices"
 
-	"github.com/waterline-io/waterline/internal/sim/trace"
+	"github.com/waterline-io/waterline/lab/dataset"
 )
 
 // warmUp is the number of values before the first scored prediction: two days.
@@ -42,7 +42,7 @@ func (s *Score) add(predicted, peak, limit float64) {
 
 // ScoreBaselines scores the published predictors on a machine, and the oracle, which knows the future. It adds
 // to the scores.
-func ScoreBaselines(m *trace.Machine, every, horizon int, scores map[string]*Score) {
+func ScoreBaselines(m *dataset.Machine, every, horizon int, scores map[string]*Score) {
 	all := baselines()
 	p := past{
 		parts: m.Parts, total: m.Total(), limit: m.Limit(), day: newHistogram(day), halfDay: newHistogram(day / 2),

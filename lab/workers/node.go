@@ -8,7 +8,7 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/node/predict"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/sim/node"
-	"github.com/waterline-io/waterline/internal/sim/trace"
+	"github.com/waterline-io/waterline/lab/dataset"
 )
 
 const (
@@ -39,7 +39,7 @@ type member struct {
 }
 
 // newMember returns a node that begins at a second of its trace.
-func newMember(o *Options, p Policy, m *trace.Machine, from int64, seed uint64) *member {
+func newMember(o *Options, p Policy, m *dataset.Machine, from int64, seed uint64) *member {
 	capacity := model.Amount{CPU: o.Cores * 1000, Memory: o.Memory << 20}
 	n := &member{
 		Node: node.New(capacity, capacity), o: o, times: m.Times, values: m.Total(), limit: m.Limit(),

@@ -3,13 +3,13 @@ package workers
 import (
 	"fmt"
 
-	"github.com/waterline-io/waterline/internal/sim/trace"
+	"github.com/waterline-io/waterline/lab/dataset"
 )
 
 // Spread returns a machine for each of n nodes, of which the given day is the one to simulate. Where there are fewer
 // machines, each counts again for its next whole days, and its earlier days teach the predictor of that node.
-func Spread(machines []trace.Machine, n, day int) ([]trace.Machine, error) {
-	var all []trace.Machine
+func Spread(machines []dataset.Machine, n, day int) ([]dataset.Machine, error) {
+	var all []dataset.Machine
 	for shift := 0; len(all) < n; shift++ {
 		before := len(all)
 		for i := range machines {
@@ -32,7 +32,7 @@ func Spread(machines []trace.Machine, n, day int) ([]trace.Machine, error) {
 }
 
 // since returns a machine without what was before a second of its trace.
-func since(m *trace.Machine, from int64) trace.Machine {
+func since(m *dataset.Machine, from int64) dataset.Machine {
 	first := 0
 	for first < len(m.Times) && m.Times[first] < from {
 		first++

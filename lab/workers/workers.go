@@ -15,8 +15,8 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/sim/jobs"
-	"github.com/waterline-io/waterline/internal/sim/trace"
 	"github.com/waterline-io/waterline/internal/sim/yarn"
+	"github.com/waterline-io/waterline/lab/dataset"
 )
 
 // tick is the time between two looks at everything. Rounds of a pool are as far apart.
@@ -30,10 +30,10 @@ const Part = 15 * time.Minute
 
 // Options are what a simulation assumes.
 type Options struct {
-	Machines []trace.Machine // one for each node; the use of all its parts together is that of online services
-	Day      int             // the simulated day of each machine, from 1; the days before it teach the predictor
-	Cores    int64           // of a node
-	Memory   int64           // of a node, in MiB
+	Machines []dataset.Machine // one for each node; the use of all its parts together is that of online services
+	Day      int               // the simulated day of each machine, from 1; the days before it teach the predictor
+	Cores    int64             // of a node
+	Memory   int64             // of a node, in MiB
 	// Noise is the standard deviation of the use of a few seconds within a value of the trace, as a share of that value.
 	Noise float64
 	// MemoryBase and MemoryRise are the memory that online services use, as shares of the node's: always, and in

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/waterline-io/waterline/internal/sim/trace"
+	"github.com/waterline-io/waterline/lab/dataset"
 )
 
 // options returns a small cluster of generated machines, of which the second day is simulated.
@@ -16,7 +17,7 @@ func options(nodes int) Options {
 	o.Day, o.Cores, o.Memory = 2, 16, 64<<10
 	for i := range nodes {
 		quiet := trace.Shape{Days: o.Day, Base: 0.08, Daily: 0.15, Noise: 0.02, Burst: 0.1}
-		o.Machines = append(o.Machines, trace.Generate(quiet, uint64(i)))
+		o.Machines = append(o.Machines, dataset.Generate(quiet, uint64(i)))
 	}
 	return o
 }
@@ -111,7 +112,7 @@ func TestOptions(t *testing.T) {
 
 // TestSpread checks that each node gets a day of its own.
 func TestSpread(t *testing.T) {
-	machines := []trace.Machine{trace.Generate(trace.Online(4), 1), trace.Generate(trace.Online(3), 2)}
+	machines := []dataset.Machine{dataset.Generate(trace.Online(4), 1), dataset.Generate(trace.Online(3), 2)}
 	all, err := Spread(machines, 4, 2)
 	if err != nil {
 		t.Fatal(err)

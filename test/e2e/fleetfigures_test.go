@@ -213,10 +213,10 @@ func (f *fleet) unsettled() (n int) {
 
 // measured returns the machines of the traces below WATERLINE_TRACES or beside the repository. Without traces, it
 // generates machines.
-func measured(t testing.TB) []trace.Machine {
+func measured(t testing.TB) []dataset.Machine {
 	t.Helper()
 	root := cmp.Or(os.Getenv("WATERLINE_TRACES"), "../../../shared/traces")
-	var all []trace.Machine
+	var all []dataset.Machine
 	for _, set := range []struct {
 		name string
 		step int64
@@ -240,14 +240,14 @@ func measured(t testing.TB) []trace.Machine {
 		}
 		t.Logf("no traces in %s; usage is generated", filepath.Clean(root))
 		for seed := range uint64(20) {
-			all = append(all, trace.Generate(trace.Online(8), seed))
+			all = append(all, dataset.Generate(trace.Online(8), seed))
 		}
 	}
 	return all
 }
 
 // at returns the i-th of many machines: all of the traces in turn, each at another time.
-func at(machines []trace.Machine, i, of int) *host.Host {
+func at(machines []dataset.Machine, i, of int) *host.Host {
 	m := &machines[i%len(machines)]
 	length := m.Times[len(m.Times)-1] - m.Times[0]
 	h := host.New(m, large64, length/2+length/2*int64(i)/int64(of), uint64(i))
@@ -262,7 +262,7 @@ var large64 = model.Amount{CPU: 64_000, Memory: 256 << 30}
 // time of these two hours. One minute of all machines stands for an average minute of the two hours.
 func inTheMorning(i, of int) *host.Host {
 	const begins, lasts = int64(warm / time.Second), 7200
-	m := &trace.Machine{Name: "morning", Times: []int64{0, begins, begins + lasts, 1 << 40},
+	m := &dataset.Machine{Name: "morning", Times: []int64{0, begins, begins + lasts, 1 << 40},
 		Parts: [][]float64{{40, 40, 80, 80}}, Limits: []float64{100}}
 	h := host.New(m, large64, lasts*int64(i)/int64(of), uint64(i))
 	h.Noise = 0.05

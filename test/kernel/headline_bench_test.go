@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/sim/trace"
+	"github.com/waterline-io/waterline/lab/dataset"
 	"github.com/waterline-io/waterline/lab/headline"
 	"github.com/waterline-io/waterline/lab/redisbench"
 	"github.com/waterline-io/waterline/lab/sandbox"
@@ -22,7 +23,7 @@ func TestHeadline(t *testing.T) {
 	if emulated() {
 		t.Skip("the virtual machine has no ffmpeg, and its latencies mean nothing")
 	}
-	machine := trace.Generate(trace.Online(1), 1)
+	machine := dataset.Generate(trace.Online(1), 1)
 	values, err := machine.Day(1)
 	if err != nil {
 		t.Fatal(err)

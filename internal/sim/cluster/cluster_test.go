@@ -21,8 +21,7 @@ func small(nodes int) Options {
 	o := Defaults()
 	o.Nodes, o.Pods, o.Lifetime, o.Median = nodes, 6, 12*time.Hour, 5*time.Minute
 	for seed := range uint64(20) {
-		m := trace.Generate(trace.Online(4), seed)
-		g := m.Grids()[0]
+		g := trace.GenerateGrid("generated", trace.Online(4), seed)
 		g.Limit = float64(1 + seed%4)
 		o.Use = append(o.Use, g)
 	}

@@ -3,6 +3,7 @@ package trace
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 )
 
 // Shape describes the use of a generated machine. All fields but Days are shares of its limit.
@@ -19,11 +20,11 @@ func Online(days int) Shape {
 	return Shape{Days: days, Base: 0.2, Daily: 0.3, Noise: 0.03, Burst: 0.3}
 }
 
-// Generate returns a machine with generated use and a limit of 100. The same shape and seed give the same use.
-func Generate(s Shape, seed uint64) Machine {
+// Generate returns generated use in percent of the limit, in values of [Step]. The same shape and seed give the same use.
+func Generate(s Shape, seed uint64) []float64 {
 	const values, halfHour = 24 * 3600 / Step, 1800 / Step
 	random := rand.New(rand.NewPCG(seed, 1))
-	m := Machine{Name: "generated", Limits: []float64{100}, Parts: [][]float64{nil}}
+	var use []float64
 	burst := 0
 	for i := range s.Days * values {
 		if random.IntN(2*values) == 0 {
@@ -34,8 +35,20 @@ func Generate(s Shape, seed uint64) Machine {
 			share += s.Burst
 			burst--
 		}
-		m.Times = append(m.Times, int64(i)*Step)
-		m.Parts[0] = append(m.Parts[0], 100*min(max(share, 0), 1))
+		use = append(use, 100*min(max(share, 0), 1))
 	}
-	return m
+	return use
+}
+
+// GenerateGrid returns what [Generate] generates as days.
+func GenerateGrid(name string, s Shape, seed uint64) Grid {
+	g := Grid{Name: name, Limit: 100, Step: Step}
+	for values := range slices.Chunk(Generate(s, seed), 24*3600/Step) {
+		day := make([]float32, len(values))
+		for i, v := range values {
+			day[i] = float32(v / g.Limit)
+		}
+		g.Days = append(g.Days, day)
+	}
+	return g
 }

@@ -11,18 +11,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/sim/trace"
-
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/sim/trace"
 )
 
 var start = time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC) // a Monday
 
 // feed lets a predictor see generated usage from the start on, each value times a factor, and returns when it ended.
-func feed(p *Predictor, c Config, m *trace.Machine, factor float64) time.Time {
+func feed(p *Predictor, c Config, use []float64, factor float64) time.Time {
 	at := start
-	for i, v := range m.Parts[0] {
-		at = start.Add(time.Duration(m.Times[i]) * time.Second)
+	for i, v := range use {
+		at = start.Add(time.Duration(i) * trace.Step * time.Second)
 		p.Observe(c, at, v*factor)
 	}
 	return at
@@ -30,10 +29,10 @@ func feed(p *Predictor, c Config, m *trace.Machine, factor float64) time.Time {
 
 func trained(t testing.TB, days int) (Predictor, Config, time.Time) {
 	t.Helper()
-	m := trace.Generate(trace.Online(days), 7)
+	use := trace.Generate(trace.Online(days), 7)
 	var p Predictor
 	c := Config{Limit: 100}
-	at := feed(&p, c, &m, 1)
+	at := feed(&p, c, use, 1)
 	return p, c, at
 }
 
@@ -101,11 +100,11 @@ func TestCold(t *testing.T) {
 		if r := p.Predict(Config{Limit: 100, Prior: 300}, start, h); r.Peak != 100 {
 			t.Errorf("horizon %d, a prior above the limit: %+v", h, r)
 		}
-		m := trace.Generate(trace.Shape{Days: 3, Base: 0.4}, 1)
+		use := trace.Generate(trace.Shape{Days: 3, Base: 0.4}, 1)
 		c := Config{Limit: 100}
 		known := time.Duration(0)
-		for i, v := range m.Parts[0] {
-			at := start.Add(time.Duration(m.Times[i]) * time.Second)
+		for i, v := range use {
+			at := start.Add(time.Duration(i) * trace.Step * time.Second)
 			p.Observe(c, at, v)
 			if p.Predict(c, at, h).Known {
 				known = at.Sub(start)
@@ -215,13 +214,13 @@ func TestTarget(t *testing.T) {
 
 // TestUnits checks that the unit does not matter: peaks are kept in floating point, so by powers of two it is exact.
 func TestUnits(t *testing.T) {
-	m := trace.Generate(trace.Online(6), 3)
+	use := trace.Generate(trace.Online(6), 3)
 	for _, factor := range []float64{1024, 1.0 / 64, 1000, 1 << 30 / 7.0} {
 		exact := factor == 1024 || factor == 1.0/64
 		var one, other Predictor
 		c, d := Config{Limit: 100}, Config{Limit: 100 * factor}
-		at := feed(&one, c, &m, 1)
-		feed(&other, d, &m, factor)
+		at := feed(&one, c, use, 1)
+		feed(&other, d, use, factor)
 		for _, h := range bothHorizons {
 			a, b := one.Predict(c, at, h).Peak*factor, other.Predict(d, at, h).Peak
 			if exact && a != b || math.Abs(a-b) > 0.02*a {
@@ -235,18 +234,17 @@ func TestUnits(t *testing.T) {
 func TestCalibrated(t *testing.T) {
 	exceeded, made := 0, 0
 	for seed := range uint64(6) {
-		m := trace.Generate(trace.Online(14), seed)
-		usage := m.Parts[0]
+		use := trace.Generate(trace.Online(14), seed)
 		var p Predictor
 		c := Config{Limit: 100}
-		for i, v := range usage[:len(usage)-12] {
-			at := start.Add(time.Duration(m.Times[i]) * time.Second)
+		for i, v := range use[:len(use)-12] {
+			at := start.Add(time.Duration(i) * trace.Step * time.Second)
 			p.Observe(c, at, v)
 			if i < 2*288 || i%3 != 0 {
 				continue
 			}
 			made++
-			if p.Predict(c, at, model.Hour).Peak < slices.Max(usage[i+1:i+13]) {
+			if p.Predict(c, at, model.Hour).Peak < slices.Max(use[i+1:i+13]) {
 				exceeded++
 			}
 		}

@@ -1,4 +1,4 @@
-package trace
+package dataset
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/waterline-io/waterline/internal/fixture"
+	"github.com/waterline-io/waterline/internal/sim/trace"
 )
 
 // days is a machine that uses 1000 times the day and the number of the step, where it has a value.
@@ -14,7 +15,7 @@ func days(has func(day, step int) bool) Machine {
 	m := Machine{Name: "f/a", Limits: []float64{1}, Parts: [][]float64{nil}}
 	for i := range 4 * daySteps {
 		if has(i/daySteps, i%daySteps) {
-			m.Times, m.Parts[0] = append(m.Times, int64(i)*Step), append(m.Parts[0], float64(1000*(i/daySteps)+i%daySteps))
+			m.Times, m.Parts[0] = append(m.Times, int64(i)*trace.Step), append(m.Parts[0], float64(1000*(i/daySteps)+i%daySteps))
 		}
 	}
 	return m
@@ -52,7 +53,7 @@ func TestDay(t *testing.T) {
 			t.Errorf("day %d: %v", n, err)
 		}
 	}
-	generated := Generate(Online(1), 1)
+	generated := Generate(trace.Online(1), 1)
 	if day, err := generated.Day(1); err != nil || day[daySteps/2] < day[0]+10 {
 		t.Errorf("a generated day: %v", err)
 	}
@@ -60,13 +61,13 @@ func TestDay(t *testing.T) {
 
 // TestGrids checks that parts keep their own use on whole days, and that holes repeat the value before.
 func TestGrids(t *testing.T) {
-	const day = daySteps * Step
+	const day = daySteps * trace.Step
 	m := Machine{Name: "m", Parts: [][]float64{nil, nil, nil}, Limits: []float64{10, 0, 40}}
 	for i := range int64(2*daySteps + 9) { // the third day is not whole
 		if i%100 == 7 {
 			continue
 		}
-		m.Times = append(m.Times, day+i*Step)
+		m.Times = append(m.Times, day+i*trace.Step)
 		for p := range m.Parts {
 			m.Parts[p] = append(m.Parts[p], float64(i%daySteps%10)*float64(p+1))
 		}
@@ -76,7 +77,7 @@ func TestGrids(t *testing.T) {
 		t.Fatalf("%d grids: a part without a limit has none", len(grids))
 	}
 	for i, g := range grids {
-		if len(g.Days) != 2 || len(g.Days[0]) != daySteps || g.Step != Step || g.Holes != 6 {
+		if len(g.Days) != 2 || len(g.Days[0]) != daySteps || g.Step != trace.Step || g.Holes != 6 {
 			t.Fatalf("%s: %d days of %d values of %d s, %d holes", g.Name, len(g.Days), len(g.Days[0]), g.Step, g.Holes)
 		}
 		scale := []float64{0.1, 3.0 / 40}[i]
@@ -102,11 +103,11 @@ func TestGrids(t *testing.T) {
 }
 
 func TestGenerate(t *testing.T) {
-	a, b := Generate(Online(3), 5), Generate(Online(3), 5)
+	a, b := Generate(trace.Online(3), 5), Generate(trace.Online(3), 5)
 	if d := fixture.Diff(a, b); d != "" || len(a.Times) != 3*288 {
 		t.Errorf("the same shape and seed make %d times and other usage:\n%s", len(a.Times), d)
 	}
-	if c := Generate(Online(3), 6); fixture.Diff(a.Parts, c.Parts) == "" {
+	if c := Generate(trace.Online(3), 6); fixture.Diff(a.Parts, c.Parts) == "" {
 		t.Error("another seed makes the same usage")
 	}
 }

@@ -1,12 +1,54 @@
-package trace
+package dataset
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/waterline-io/waterline/internal/sim/trace"
+)
 
 const (
-	daySteps = 24 * 3600 / Step
+	daySteps = 24 * 3600 / trace.Step
 	// wholeDay is the least number of values in a whole day. On Alibaba's machines some are missing on every day.
 	wholeDay = daySteps * 9 / 10
 )
+
+// Machine is the resource use of one machine.
+type Machine struct {
+	Name   string
+	Times  []int64     // start of each value, in seconds of any epoch, rising by at least a step; may have gaps
+	Parts  [][]float64 // use of each part, such as a VM, at each time
+	Limits []float64   // limit of each part
+	Memory []float64   // memory use at each time, in percent of the machine's memory; nil: not in the trace
+}
+
+// Limit returns the sum of the limits of the parts.
+func (m *Machine) Limit() float64 {
+	sum := 0.0
+	for _, l := range m.Limits {
+		sum += l
+	}
+	return sum
+}
+
+// Total returns the use of all parts together at each time.
+func (m *Machine) Total() []float64 {
+	total := make([]float64, len(m.Times))
+	for _, part := range m.Parts {
+		for i, v := range part {
+			total[i] += v
+		}
+	}
+	return total
+}
+
+// Generate returns a machine with generated use and a limit of 100.
+func Generate(s trace.Shape, seed uint64) Machine {
+	m := Machine{Name: "generated", Limits: []float64{100}, Parts: [][]float64{trace.Generate(s, seed)}}
+	for i := range m.Parts[0] {
+		m.Times = append(m.Times, int64(i)*trace.Step)
+	}
+	return m
+}
 
 // span is a whole day: the values with the indexes from first to before last.
 type span struct {
@@ -15,28 +57,28 @@ type span struct {
 }
 
 // wholeDays returns the whole days of the machine. A day starts at a multiple of 24 hours. It is whole if nine in ten
-// of its steps of [Step] have a value.
+// of its steps of [trace.Step] have a value.
 func (m *Machine) wholeDays() []span {
 	var days []span
 	for first := 0; first < len(m.Times); {
-		day, last := m.Times[first]/(daySteps*Step), first
-		for last < len(m.Times) && m.Times[last]/(daySteps*Step) == day {
+		day, last := m.Times[first]/(daySteps*trace.Step), first
+		for last < len(m.Times) && m.Times[last]/(daySteps*trace.Step) == day {
 			last++
 		}
-		if Steps(m.Times[first:last]) >= wholeDay {
-			days = append(days, span{day * daySteps * Step, first, last})
+		if steps(m.Times[first:last]) >= wholeDay {
+			days = append(days, span{day * daySteps * trace.Step, first, last})
 		}
 		first = last
 	}
 	return days
 }
 
-// Steps returns the number of steps of [Step] in which one of the times is. Times rise.
-func Steps(times []int64) int {
+// steps returns the number of steps of [trace.Step] in which one of the times is. Times rise.
+func steps(times []int64) int {
 	n, last := 0, int64(-1)
 	for _, at := range times {
-		if at/Step != last {
-			n, last = n+1, at/Step
+		if at/trace.Step != last {
+			n, last = n+1, at/trace.Step
 		}
 	}
 	return n
@@ -46,7 +88,7 @@ func Steps(times []int64) int {
 func (m *Machine) days() int {
 	n, last := 0, int64(-1)
 	for _, at := range m.Times {
-		if day := at / (daySteps * Step); day != last {
+		if day := at / (daySteps * trace.Step); day != last {
 			n, last = n+1, day
 		}
 	}
@@ -62,14 +104,14 @@ func (m *Machine) day(n int) (span, error) {
 	return days[n-1], nil
 }
 
-// Day returns the use of the machine on its nth whole day, from 1, in values of [Step]. A missing value repeats the
+// Day returns the use of the machine on its nth whole day, from 1, in values of [trace.Step]. A missing value repeats the
 // one before, or the first of the day if there is none before.
 func (m *Machine) Day(n int) ([]float64, error) {
 	d, err := m.day(n)
 	if err != nil {
 		return nil, err
 	}
-	return fill(m.Times[d.first:d.last], m.Total()[d.first:d.last], Step), nil
+	return fill(m.Times[d.first:d.last], m.Total()[d.first:d.last], trace.Step), nil
 }
 
 // DayBegins returns the second of the trace at which the nth whole day begins, from 1.
@@ -78,33 +120,22 @@ func (m *Machine) DayBegins(n int) (int64, error) {
 	return d.begins, err
 }
 
-// Grid is the use of one part of a machine on its whole days, without holes.
-type Grid struct {
-	Name  string
-	Limit float64
-	Step  int64       // length of a value, in seconds: a minute, or [Step]
-	Days  [][]float32 // use on each whole day, as a share of the limit
-	Holes int         // values that were missing on these days, and repeat the one before
-	Left  int         // days with values that are not whole, and left out
-	Over  int         // values above the limit, which count as the limit
-}
-
 // Grids returns the whole days of each part that has a limit above 0. Values are a minute long if the machine has more
 // of them than five-minute steps.
-func (m *Machine) Grids() []Grid {
+func (m *Machine) Grids() []trace.Grid {
 	days := m.wholeDays()
-	step := int64(Step)
+	step := int64(trace.Step)
 	for _, d := range days {
 		if d.last-d.first > 2*daySteps {
 			step = 60
 		}
 	}
-	var all []Grid
+	var all []trace.Grid
 	for i, part := range m.Parts {
 		if m.Limits[i] <= 0 || len(days) == 0 {
 			continue
 		}
-		g := Grid{Name: m.Name, Limit: m.Limits[i], Step: step, Left: m.days() - len(days)}
+		g := trace.Grid{Name: m.Name, Limit: m.Limits[i], Step: step, Left: m.days() - len(days)}
 		if len(m.Parts) > 1 {
 			g.Name = fmt.Sprintf("%s/%d", m.Name, i)
 		}
@@ -127,7 +158,7 @@ func (m *Machine) Grids() []Grid {
 
 // fill returns a value for each step of a day, some of which may be missing in values.
 func fill(times []int64, values []float64, step int64) []float64 {
-	const day = daySteps * Step
+	const day = daySteps * trace.Step
 	all, next := make([]float64, day/step), 0
 	for i := range all {
 		for next < len(times)-1 && times[next+1]%day/step <= int64(i) {
