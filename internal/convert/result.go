@@ -278,9 +278,7 @@ func both(a, b *v1alpha1.LabelSelector) (*v1alpha1.LabelSelector, bool) {
 	if joined.MatchLabels == nil {
 		joined.MatchLabels = map[string]v1alpha1.LabelValue{}
 	}
-	for key, value := range b.MatchLabels {
-		joined.MatchLabels[key] = value
-	}
+	maps.Copy(joined.MatchLabels, b.MatchLabels)
 	known := requirements(a)
 	joined.MatchExpressions = slices.Clone(a.MatchExpressions)
 	for _, e := range b.MatchExpressions {

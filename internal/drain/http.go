@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -76,12 +78,7 @@ func IsStatus(err error, statuses ...int) bool {
 	if !errors.As(err, &s) {
 		return false
 	}
-	for _, status := range statuses {
-		if s.Status == status {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(statuses, s.Status)
 }
 
 // JSON sends a request with a body in JSON, if it is not nil, and decodes an answer in JSON into into, if not nil.
@@ -114,9 +111,7 @@ func (c *Client) Send(ctx context.Context, method, url, kind string, body []byte
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", method, url, err)
 	}
-	for name, values := range c.header {
-		r.Header[name] = values
-	}
+	maps.Copy(r.Header, c.header)
 	r.Header.Set("Accept", "*/*")
 	if body != nil {
 		r.Header.Set("Content-Type", kind)

@@ -336,10 +336,8 @@ func hasArgument(args []byte, any ...string) bool {
 	for rest := args; len(rest) > 0; {
 		var one []byte
 		one, rest, _ = bytes.Cut(rest, []byte{0})
-		for _, want := range any {
-			if string(one) == want {
-				return true
-			}
+		if slices.Contains(any, string(one)) {
+			return true
 		}
 	}
 	return false

@@ -83,7 +83,7 @@ func (f ExcludeFile) Hosts(content []byte) (map[string]bool, error) {
 	if !f.xml() {
 		for line := range strings.Lines(string(content)) {
 			line, _, _ = strings.Cut(line, "#")
-			for _, host := range strings.Fields(line) {
+			for host := range strings.FieldsSeq(line) {
 				all[strings.ToLower(host)] = true
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -133,9 +134,7 @@ func (w *web) send(ctx context.Context, base string, r request) (answer, error) 
 // open sends a request to one server, and returns the response, whose body the caller closes.
 func (w *web) open(ctx context.Context, base string, r request) (*http.Response, answer, error) {
 	query := url.Values{}
-	for k, v := range r.query {
-		query[k] = v
-	}
+	maps.Copy(query, r.query)
 	if w.user != "" {
 		query.Set("user.name", w.user)
 	}
