@@ -17,6 +17,7 @@ type scene struct {
 	pods []Weight
 	tree Hierarchy
 	pod  Pod
+	want Want
 	most int
 }
 
@@ -154,11 +155,11 @@ func (s *scene) needs(words []string) error {
 			}
 			s.pod.Lasts = lasts
 		case "cpus":
-			s.pod.CPUs.CPUs = append(s.pod.CPUs.CPUs, int(n))
+			s.want.CPUs = append(s.want.CPUs, int(n))
 		case "exclusive":
-			s.pod.CPUs.CPUs, s.pod.CPUs.Exclusive = append(s.pod.CPUs.CPUs, int(n)), true
+			s.want.CPUs, s.want.Exclusive = append(s.want.CPUs, int(n)), true
 		case "cores":
-			s.pod.CPUs.CPUs, s.pod.CPUs.Cores = append(s.pod.CPUs.CPUs, int(n)), true
+			s.want.CPUs, s.want.Cores = append(s.want.CPUs, int(n)), true
 		default:
 			return fmt.Errorf("no such need")
 		}
@@ -233,8 +234,8 @@ func (s *scene) outcome(rule string) string {
 		for i := range zones {
 			most += zones[i].free(false)
 		}
-		line(CPUFilter(s.node.Report, zones, most, &s.pod.CPUs))
-		fmt.Fprintf(&b, "score %d\n", CPUScore(zones, &s.pod.CPUs))
+		line(CPUFilter(s.node.Report, zones, most, &s.want))
+		fmt.Fprintf(&b, "score %d\n", CPUScore(zones, &s.want))
 	}
 	return b.String()
 }

@@ -22,7 +22,6 @@ type Pod struct {
 	Batch    model.Amount  // requested of the tier batch
 	Mid      model.Amount  // requested of the tier mid
 	Lasts    time.Duration // longest time that it runs; 0: not known
-	CPUs     Want          // CPUs of its own
 }
 
 // IsBatch reports whether the pod requests batch or mid resources.

@@ -101,9 +101,9 @@ func Fits(s Sums, p *Weight, cpu int64) bool {
 	return with.Dilution(cpu) == 0
 }
 
-// narrow is the difference of costs from which on scores differ by all of their range, in thousandths. Smaller
-// differences count for less, so that nearly equal pressures do not outweigh everything else.
-const narrow = 50
+// fullSpread is the difference of costs, in thousandths, at which scores use their full range. Smaller differences
+// count for less, so that nearly equal pressures do not outweigh the other scores.
+const fullSpread = 50
 
 // Spread turns the costs of all nodes into scores, in place: the cheapest node has [MaxScore].
 func Spread(costs []int64) {
@@ -115,7 +115,7 @@ func Spread(costs []int64) {
 		least, most = min(least, c), max(most, c)
 	}
 	for i, c := range costs {
-		costs[i] = MaxScore - (c-least)*MaxScore/max(most-least, narrow)
+		costs[i] = MaxScore - (c-least)*MaxScore/max(most-least, fullSpread)
 	}
 }
 
