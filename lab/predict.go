@@ -14,6 +14,7 @@ import (
 	"github.com/waterline-io/waterline/internal/progress"
 	"github.com/waterline-io/waterline/internal/report"
 	"github.com/waterline-io/waterline/lab/dataset"
+	"github.com/waterline-io/waterline/lab/measure"
 	"github.com/waterline-io/waterline/lab/peaks"
 )
 
@@ -84,13 +85,13 @@ func printPredictors(w io.Writer, results []peaks.Result) {
 		scores := report.Table{Head: []string{"predictor", "violations", "shortfall", "savings"}}
 		for _, s := range r.Scores {
 			scores.Rows = append(scores.Rows, []string{
-				s.Name, report.Percent(s.Violations()), report.Percent(s.MeanShortfall()), report.Percent(s.Savings()),
+				s.Name, measure.Percent(s.Violations()), measure.Percent(s.MeanShortfall()), measure.Percent(s.Savings()),
 			})
 		}
 		frontier := report.Table{Head: []string{"Waterline, by target", "violations", "savings"}}
 		for _, p := range r.Frontier {
 			frontier.Rows = append(frontier.Rows, []string{
-				report.Percent(p.Target), report.Percent(p.Score.Violations()), report.Percent(p.Score.Savings()),
+				measure.Percent(p.Target), measure.Percent(p.Score.Violations()), measure.Percent(p.Score.Savings()),
 			})
 		}
 		fmt.Fprintf(w, "%s\n%s\n", scores, frontier)

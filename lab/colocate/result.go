@@ -81,7 +81,7 @@ func row(m map[string]float64, part float64, mode string) []string {
 	if least, found := m[key+"p99_min_ms"]; found {
 		spread = fmt.Sprintf("%.2f–%.2f", least, m[key+"p99_max_ms"])
 	}
-	figure := report.Figures(m, key)
+	figure := measure.Figures(m, key)
 	return []string{
 		label, figure("p50_ms", "%.2f"), figure("p99_ms", "%.2f"), spread, figure("p999_ms", "%.2f"),
 		figure("p99_ratio", "%.2f"), figure("p99_ratio_upper", "%.2f"), figure("errors", "%.0f"),

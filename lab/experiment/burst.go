@@ -213,7 +213,7 @@ func (b *burstRun) report(without, with *burstTrial) {
 		}
 		throttled := fmt.Sprintf("%.1f %%", t.throttledPercent())
 		res.Table.Rows = append(res.Table.Rows, []string{
-			t.mode + " burst", report.Millis(p50), report.Millis(t.p99()), report.Millis(most), throttled,
+			t.mode + " burst", measure.MillisText(p50), measure.MillisText(t.p99()), measure.MillisText(most), throttled,
 			fmt.Sprintf("%.2f", t.window.CPUs()),
 		})
 		bars.Bars = append(bars.Bars, chart.Bar{

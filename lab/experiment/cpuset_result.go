@@ -25,8 +25,8 @@ func (t *cpusetTrial) metrics() map[string]float64 {
 
 func (t *cpusetTrial) row(name string) []string {
 	return []string{
-		name, report.Millis(measure.Quantile(t.latency, 0.5)), report.Millis(t.p99()), fmt.Sprintf("%.0f", t.answers),
-		fmt.Sprintf("%.2f", t.window.CPUsOf("batch")),
+		name, measure.MillisText(measure.Quantile(t.latency, 0.5)), measure.MillisText(t.p99()),
+		fmt.Sprintf("%.0f", t.answers), fmt.Sprintf("%.2f", t.window.CPUsOf("batch")),
 	}
 }
 
@@ -53,7 +53,7 @@ func (r *run) report(trials []cpusetTrial) {
 		}
 		res.Table.Rows = append(res.Table.Rows, t.row("beside batch, "+t.mode))
 		bars.Bars = append(bars.Bars, chart.Bar{
-			Label: t.mode, Note: "p50 " + report.Millis(measure.Quantile(t.latency, 0.5)) + " ms", Value: t.p99(),
+			Label: t.mode, Note: "p50 " + measure.MillisText(measure.Quantile(t.latency, 0.5)) + " ms", Value: t.p99(),
 			Theory: alone.p99(), Strong: t == exclusive,
 		})
 	}
@@ -61,7 +61,8 @@ func (r *run) report(trials []cpusetTrial) {
 	res.Metrics["exclusive_intruders"] = float64(exclusive.intruders)
 	res.Metrics["requests"] = float64(len(none.latency))
 	res.Headline = report.Headline{
-		Value: fmt.Sprintf("p99 %s ms exclusive, %s ms none", report.Millis(exclusive.p99()), report.Millis(none.p99())),
+		Value: fmt.Sprintf("p99 %s ms exclusive, %s ms none", measure.MillisText(exclusive.p99()),
+			measure.MillisText(none.p99())),
 		Goal:  "exclusive is not slower, and no other pod was seen on its CPU",
 		Met:   exclusive.p99() <= none.p99() && exclusive.intruders == 0,
 	}
@@ -94,7 +95,7 @@ func (r *run) noteTrials(trials []cpusetTrial) {
 	}
 	r.note("Latency is counted from when a request was due until the client had its answer. The client is not in a "+
 		"pod, and "+
-		"stays on a CPU that is not the server's own. It sent %s ms late, p99 of the worst mode.", report.Millis(worst))
+		"stays on a CPU that is not the server's own. It sent %s ms late, p99 of the worst mode.", measure.MillisText(worst))
 	if len(late) > 0 {
 		r.note("The client was late by more than %.0f ms, p99, in mode %s: the figures there are partly its own.",
 			limit, strings.Join(late, ", "))

@@ -45,8 +45,8 @@ func drift(ctx context.Context, r *run) error {
 	res.Table.Head = []string{"file", "overwritten", "repaired", "p50", "p99", "slowest"}
 	row := func(name string, overwritten int, repaired []float64) {
 		res.Table.Rows = append(res.Table.Rows, []string{
-			name, fmt.Sprint(overwritten), fmt.Sprint(len(repaired)), report.Millis(measure.Quantile(repaired, 0.50)),
-			report.Millis(measure.Quantile(repaired, 0.99)), report.Millis(measure.Quantile(repaired, 1)),
+			name, fmt.Sprint(overwritten), fmt.Sprint(len(repaired)), measure.MillisText(measure.Quantile(repaired, 0.50)),
+			measure.MillisText(measure.Quantile(repaired, 0.99)), measure.MillisText(measure.Quantile(repaired, 1)),
 		})
 	}
 	for _, f := range repairs {
@@ -71,7 +71,7 @@ func drift(ctx context.Context, r *run) error {
 		res.Metrics[name] = measure.Round(value, 3)
 	}
 	res.Headline = report.Headline{
-		Value: fmt.Sprintf("p99 %s ms", report.Millis(p99)), Goal: fmt.Sprintf("≤ %d ms, none lost", goal),
+		Value: fmt.Sprintf("p99 %s ms", measure.MillisText(p99)), Goal: fmt.Sprintf("≤ %d ms, none lost", goal),
 		Met: len(all) > 0 && p99 <= goal && lost == 0,
 	}
 	res.Chart = chart.Steps{
@@ -83,7 +83,7 @@ func drift(ctx context.Context, r *run) error {
 		"value again. "+
 		"It runs beside the pods, not among them, and reads about every 0.1 ms. Its longest gap between two reads was %s "+
 		"ms, "+
-		"p99 %s ms.", report.Millis(lateMax), report.Millis(lateP99))
+		"p99 %s ms.", measure.MillisText(lateMax), measure.MillisText(lateP99))
 	if lost > 0 {
 		r.note("%d values were not repaired within %v.", lost, lostAfter)
 	}

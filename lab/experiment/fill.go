@@ -168,8 +168,8 @@ func (f *fillRun) report() {
 			res.Metrics[t.mode+"_"+name] = measure.Round(value, 3)
 		}
 		res.Table.Rows = append(res.Table.Rows, []string{
-			names[t.mode], fmt.Sprintf("%.0f %%", usedPercent(t.window)), report.Millis(measure.Quantile(t.latency, 0.5)),
-			report.Millis(t.p99()), fmt.Sprintf("%.2f", ratio), fmt.Sprintf("%.2f", batch),
+			names[t.mode], fmt.Sprintf("%.0f %%", usedPercent(t.window)), measure.MillisText(measure.Quantile(t.latency, 0.5)),
+			measure.MillisText(t.p99()), fmt.Sprintf("%.2f", ratio), fmt.Sprintf("%.2f", batch),
 		})
 		if t == alone {
 			continue
@@ -196,6 +196,6 @@ func (f *fillRun) report() {
 		"it requests half of the node as batch CPU.",
 		last.rate, 1000*serverLoad/last.rate, len(last.latency), fillThreads*runtime.NumCPU())
 	if late > measure.Millis(load.LateLimit) {
-		f.note("The client sent %s ms late, p99 of the worst mode: the figures are partly its own.", report.Millis(late))
+		f.note("The client sent %s ms late, p99 of the worst mode: the figures are partly its own.", measure.MillisText(late))
 	}
 }

@@ -80,8 +80,8 @@ func preempt(ctx context.Context, r *run) error {
 	for _, p := range r.Loaded() {
 		series := res.Series[p.Name]
 		res.Table.Rows = append(res.Table.Rows, []string{
-			p.Name, report.Shares(p.Shares), report.Percent(measure.Mean(series[:before])), report.Percent(series[before]),
-			report.Percent(whole.Share(p.Name)), report.Percent(theory[p.Name]), offBy(whole.Share(p.Name), theory[p.Name]),
+			p.Name, measure.Shares(p.Shares), measure.Percent(measure.Mean(series[:before])), measure.Percent(series[before]),
+			measure.Percent(whole.Share(p.Name)), measure.Percent(theory[p.Name]), offBy(whole.Share(p.Name), theory[p.Name]),
 		})
 		line := chart.Line{Name: p.Name, Strong: p == arrival, Theory: 100 * theory[p.Name]}
 		for _, v := range series {

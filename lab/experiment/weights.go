@@ -46,11 +46,11 @@ func weights(ctx context.Context, r *run) error {
 	for _, p := range r.Loaded() {
 		share := whole.Share(p.Name)
 		res.Table.Rows = append(res.Table.Rows, []string{
-			p.Name, report.Shares(p.Shares), fmt.Sprintf("%.2f s", whole.Used[p.Name].Seconds()), report.Percent(share),
-			report.Percent(theory[p.Name]), offBy(share, theory[p.Name]),
+			p.Name, measure.Shares(p.Shares), fmt.Sprintf("%.2f s", whole.Used[p.Name].Seconds()), measure.Percent(share),
+			measure.Percent(theory[p.Name]), offBy(share, theory[p.Name]),
 		})
 		bars.Bars = append(bars.Bars, chart.Bar{
-			Label: p.Name, Note: "annotated " + report.Shares(p.Shares), Value: 100 * share, Theory: 100 * theory[p.Name],
+			Label: p.Name, Note: "annotated " + measure.Shares(p.Shares), Value: 100 * share, Theory: 100 * theory[p.Name],
 			Strong: p == heavy,
 		})
 	}

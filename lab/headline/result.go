@@ -78,7 +78,7 @@ func (o *outcome) report(r *report.Result) {
 }
 
 func row(m map[string]float64, mode string) []string {
-	figure := report.Figures(m, mode+"_")
+	figure := measure.Figures(m, mode+"_")
 	cells := []string{mode}
 	for _, name := range []string{"p50_ms", "p99_ms", "p999_ms", "p99_ratio"} {
 		cells = append(cells, figure(name, "%.2f"))

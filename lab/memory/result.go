@@ -86,7 +86,7 @@ func (o *outcome) report(r *report.Result) {
 			r.Series[used] = append(r.Series[used], measure.Round(float64(now.used)/mib, 1))
 		}
 		r.Table.Rows = append(r.Table.Rows, []string{
-			run.mode, fmt.Sprintf("%.0f", run.perSecond()), report.Percent(o.ofRoomy(run)), report.Percent(run.fromMemory()),
+			run.mode, fmt.Sprintf("%.0f", run.perSecond()), measure.Percent(o.ofRoomy(run)), measure.Percent(run.fromMemory()),
 			fmt.Sprint(run.online.refaults), fmt.Sprint(run.online.killed), fmt.Sprint(run.batch.killed),
 			fmt.Sprint(run.batch.high), fmt.Sprintf("%.0f", float64(run.reclaimed)/mib), fmt.Sprintf("%.0f", run.worked/1024),
 		})

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/report"
 	"github.com/waterline-io/waterline/lab/load"
 	"github.com/waterline-io/waterline/lab/measure"
 )
@@ -176,7 +175,7 @@ type slow struct {
 
 // String returns when the request was due and where its time went.
 func (s slow) String() string {
-	millis := func(d time.Duration) string { return report.Millis(measure.Millis(d)) }
+	millis := func(d time.Duration) string { return measure.MillisText(measure.Millis(d)) }
 	return fmt.Sprintf("%s: %s ms; sent %s ms late with %d requests before it; until the answer the server ran for %s "+
 		"ms and "+
 		"waited for a CPU for %s ms", s.at.UTC().Format("15:04:05.000"), millis(s.Latency()), millis(s.Late()), s.Ahead,

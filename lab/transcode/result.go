@@ -77,7 +77,7 @@ func (o *outcome) report(r *report.Result) {
 		theory    float64
 	}{{weighted, "weighted", weightedShares, o.theory()}, {plain, "plain", 0, 1}} {
 		r.Table.Rows = append(r.Table.Rows, []string{
-			k.name, report.Shares(k.annotated), fmt.Sprint(len(k.perSecond)),
+			k.name, measure.Shares(k.annotated), fmt.Sprint(len(k.perSecond)),
 			inSeconds(k.mean()), inSeconds(k.fastest), inSeconds(k.slowest), inSeconds(k.cpu),
 		})
 		bars.Bars = append(bars.Bars, chart.Bar{
