@@ -98,7 +98,7 @@ type apis struct {
 
 // home returns the namespace of Waterline's own pods: that of the label on a policy of the chart, else that of the
 // agents' ClusterRoleBinding, else the usual one. Only what no tenant can write counts: a tenant's pod with the labels
-// of a manager would get the token of whoever opens the dashboard.
+// of a manager would get the token of the user who opens the dashboard.
 func (a *apis) home(ctx context.Context) string {
 	a.finding.Do(func() {
 		a.found = cmp.Or(a.homeOfPolicies(ctx), a.homeOfBinding(ctx), v1alpha1.Namespace)

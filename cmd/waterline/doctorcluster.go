@@ -64,7 +64,8 @@ pods/portforward in Waterline's namespace. It says what it could not check. The 
 	return c
 }
 
-// cluster checks what can be seen through the API. A check that is not allowed is bad: nobody is told that all is well.
+// cluster checks what the API shows. A check that RBAC denies counts as bad, so that the command never reports a
+// cluster as well that it could not read.
 func (d *doctor) cluster(ctx context.Context, a *apis, agents int) {
 	if r, err := readInventory(ctx, a); err != nil {
 		d.unchecked("troubles and versions", err)
@@ -118,7 +119,7 @@ func (d *doctor) versions(nodes []corev1.Node) {
 	}
 }
 
-// strangeVersions returns what of a node is not supported.
+// strangeVersions returns the versions of a node's programs that are not supported.
 func strangeVersions(info *corev1.NodeSystemInfo) (all []string) {
 	if v, err := semver.ParseGeneric(info.KubeletVersion); err == nil &&
 		(v.Major() != 1 || v.Minor() < oldestMinor || v.Minor() > newestMinor) {

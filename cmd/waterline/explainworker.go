@@ -142,7 +142,7 @@ func (w *workerAnswer) readGone(ctx context.Context, a *apis, p *v1alpha1.Worker
 	return nil
 }
 
-// guardLog returns the records in the log of a guard, or of the one before it was started again.
+// guardLog returns the records in the log of a guard; with previous, of the container before its last restart.
 func guardLog(
 	ctx context.Context, client rest.Interface, namespace, name string, previous bool,
 ) ([]guardlog.Record, error) {

@@ -100,7 +100,7 @@ type rebalanceReport struct {
 	Stopped  string         `json:"stopped,omitempty"` // why not all moves were carried out
 }
 
-// runRebalance plans, prints, and carries the plan out if it is told to.
+// runRebalance plans, prints the plan, and carries it out with --execute.
 func runRebalance(ctx context.Context, out io.Writer, o rebalanceOptions) error {
 	config, err := o.cluster.config()
 	if err != nil {

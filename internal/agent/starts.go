@@ -54,9 +54,9 @@ func (i *inbox) take() []start {
 	return all
 }
 
-// start holds a container back until its limits are written. It does not wait before the first round, nor for a pod
-// that the API has not shown if it waited in vain for the last one and the API has shown nothing since. Then the API is
-// away, and every start on this node would take that long.
+// start holds a container back until its limits are written. It does not wait before the first round. It also does not
+// wait for a pod that the API has not shown, if the last such wait timed out and the API has shown no change since: the
+// API is then unreachable, and every start on this node would take as long as the time-out.
 func (a *Agent) start(ctx context.Context, c model.RuntimeContainer) {
 	placing := a.placing.Load()
 	if placing != nil && !placing.Awaits(c) {

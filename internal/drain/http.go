@@ -19,8 +19,8 @@ import (
 
 // Bounds of one request.
 const (
-	requestWithin = 5 * time.Second
-	maxAnswer     = 16 << 20 // bytes; an engine's list of a thousand workers has less than 1 MiB
+	requestTimeout = 5 * time.Second
+	maxAnswer      = 16 << 20 // bytes; an engine's list of a thousand workers has less than 1 MiB
 )
 
 // Auth says who the caller is. At most one of Password and Token is used.
@@ -54,7 +54,7 @@ func NewClient(auth Auth, header http.Header) (*Client, error) {
 		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	}
 	return &Client{auth: auth, header: header, http: http.Client{
-		Transport: transport, Timeout: requestWithin,
+		Transport: transport, Timeout: requestTimeout,
 		// A redirect would take the password elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil

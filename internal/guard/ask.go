@@ -9,7 +9,7 @@ import (
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
-// asked is what came of asking the ResourceManager for a signal.
+// asked is the result of asking the ResourceManager for a signal.
 type asked struct {
 	container string
 	at        time.Time // of the signal
@@ -39,9 +39,9 @@ func (g *Guard) askRM(ctx context.Context, id string, signal shed.Signal, now ti
 	return true
 }
 
-// heard takes the answer of the ResourceManager over. What it refused counts as not tried.
+// heard records the answer of the ResourceManager. A signal that it refused counts as not tried.
 func (g *Guard) heard(ctx context.Context, a asked) {
-	g.complain(ctx, "signalling "+a.container, a.err)
+	g.logOnce(ctx, "signalling "+a.container, a.err)
 	if a.err == nil {
 		return
 	}

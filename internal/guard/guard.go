@@ -169,8 +169,8 @@ func (g *Guard) Run(ctx context.Context) {
 	}
 }
 
-// end records the containers that ended with their worker. A sidecar is told to end after all other containers of its
-// pod have ended, so a NodeManager that still runs means that the guard alone ends.
+// end records the containers that ended with their worker. The kubelet ends a sidecar after all other containers of its
+// pod, so a NodeManager that still runs means that only the guard ends.
 func (g *Guard) end(now time.Time) {
 	if _ = g.processes.find(now, g.o.PID); g.processes.manager.pid != 0 {
 		return
@@ -194,15 +194,15 @@ func (g *Guard) round(ctx context.Context, now time.Time) time.Duration {
 	var changed bool
 	var err error
 	in.Allowance, changed, err = g.allowance.read()
-	g.complain(ctx, "reading the allowance", err)
-	g.complain(ctx, "finding the NodeManager", g.processes.find(now, g.o.PID))
+	g.logOnce(ctx, "reading the allowance", err)
+	g.logOnce(ctx, "finding the NodeManager", g.processes.find(now, g.o.PID))
 	if g.cgroup.dir == "" || g.cgroup.found {
 		g.cgroup.follow(g.o.Proc, g.processes.manager)
 	}
 	in.Memory, in.CPU, err = g.cgroup.read(now)
-	g.complain(ctx, "reading the cgroup of the NodeManager", err)
+	g.logOnce(ctx, "reading the cgroup of the NodeManager", err)
 	if g.last.Closely || in.Memory.Near(in.Settings) || len(g.hits) > 0 || now.Sub(g.processes.at) >= scanEvery {
-		g.complain(ctx, "reading processes", g.processes.scan(now, g.o.OtherUsers))
+		g.logOnce(ctx, "reading processes", g.processes.scan(now, g.o.OtherUsers))
 	}
 	in.Listed, in.Scanned = g.listing.at, g.processes.at
 	in.Container = g.containers(now)
@@ -210,7 +210,7 @@ func (g *Guard) round(ctx context.Context, now time.Time) time.Duration {
 	if g.last.Signal != shed.None {
 		g.deliver(ctx, now)
 	}
-	g.farewell(now)
+	g.recordEnds(now)
 	g.records.show(view{
 		At: now, Allowance: in.Allowance, Memory: in.Memory, CPU: in.CPU, Listed: in.Listed, Scanned: in.Scanned,
 		NodeManager: g.processes.manager.pid, Containers: in.Container, Waits: waitsFor(g.last), Settings: g.o.Settings,
@@ -302,7 +302,7 @@ func (g *Guard) deliver(ctx context.Context, now time.Time) {
 		}
 	}
 	if !r.Asked {
-		g.complain(ctx, "signalling "+d.Container, err)
+		g.logOnce(ctx, "signalling "+d.Container, err)
 	}
 	g.write(ctx, r)
 }
@@ -315,8 +315,8 @@ func (g *Guard) tried(id string) []guardlog.Try {
 	return all
 }
 
-// farewell records the end of containers that got a signal.
-func (g *Guard) farewell(now time.Time) {
+// recordEnds records the end of containers that got a signal.
+func (g *Guard) recordEnds(now time.Time) {
 	for id := range g.refused {
 		if g.listing.known[id] == nil && g.processes.of[id] == nil {
 			delete(g.refused, id)
@@ -335,18 +335,18 @@ func (g *Guard) farewell(now time.Time) {
 			r.User, r.Master, r.Exit, l.told = l.user, l.Master, l.exit, true
 		}
 		delete(g.hits, id)
-		g.complain(context.Background(), "signalling "+id, nil)
+		g.logOnce(context.Background(), "signalling "+id, nil)
 		g.write(context.Background(), r)
 	}
 }
 
 func (g *Guard) write(ctx context.Context, r guardlog.Record) {
-	g.complain(ctx, "writing a record", g.records.add(r))
-	g.complain(ctx, "writing the termination message", g.message.add(r))
+	g.logOnce(ctx, "writing a record", g.records.add(r))
+	g.logOnce(ctx, "writing the termination message", g.message.add(r))
 }
 
-// complain logs an error. The same error is logged once until the next success.
-func (g *Guard) complain(ctx context.Context, doing string, err error) {
+// logOnce logs an error. The same error is logged once until the next success.
+func (g *Guard) logOnce(ctx context.Context, doing string, err error) {
 	switch {
 	case err == nil:
 		delete(g.logged, doing)

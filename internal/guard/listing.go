@@ -9,7 +9,7 @@ import (
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
-// silentAfter is the age of the NodeManager's last list from which on processes alone say which containers there are.
+// silentAfter is the age of the NodeManager's last list after which only processes show which containers exist.
 const silentAfter = 10 * time.Second
 
 // shownDiagnostics is how much of the diagnostics of a container is recorded.
@@ -35,7 +35,7 @@ type listed struct {
 	told    bool      // its end is recorded
 }
 
-// answer is what came of asking the NodeManager.
+// answer is the result of asking the NodeManager.
 type answer struct {
 	asked      time.Time
 	containers []yarn.Container
@@ -51,19 +51,19 @@ func (g *Guard) ask(ctx context.Context) answer {
 	return answer{asked, containers, err}
 }
 
-// take takes an answer over.
+// take records an answer.
 func (g *Guard) take(ctx context.Context, a answer) {
-	g.complain(ctx, "asking the NodeManager", a.err)
+	g.logOnce(ctx, "asking the NodeManager", a.err)
 	if a.err != nil {
 		return
 	}
 	for _, c := range g.listing.take(a) {
-		g.leaver(ctx, c)
+		g.recordLeaver(ctx, c)
 	}
 }
 
-// leaver records the end of a container that somebody else ended.
-func (g *Guard) leaver(ctx context.Context, c *yarn.Container) {
+// recordLeaver records the end of a container that somebody else ended.
+func (g *Guard) recordLeaver(ctx context.Context, c *yarn.Container) {
 	now := time.Now()
 	if g.leavers.since.IsZero() || now.Sub(g.leavers.since) >= time.Minute {
 		g.leavers.since, g.leavers.count = now, 0
@@ -83,8 +83,8 @@ func (g *Guard) leaver(ctx context.Context, c *yarn.Container) {
 	g.write(ctx, r)
 }
 
-// take takes a list over. It returns the containers that have ended since the list before, neither by themselves nor
-// because their application wanted it.
+// take records a list. It returns the containers that have ended since the previous list, except those that ended by
+// themselves or at the request of their application.
 func (l *listing) take(a answer) (left []*yarn.Container) {
 	l.at = a.asked
 	seen := map[string]bool{}

@@ -116,7 +116,7 @@ func TestLeftOnce(t *testing.T) {
 	g.take(t.Context(), answer{asked: now, containers: []yarn.Container{c}})
 	g.hits[c.ID] = []hit{{at: now, signal: shed.Terminate, reason: "DeadlineMissed"}}
 	g.processes.at = now.Add(time.Second)
-	g.farewell(now.Add(time.Second))
+	g.recordEnds(now.Add(time.Second))
 	c.State, c.ExitCode = "DONE", 143
 	g.take(t.Context(), answer{asked: now.Add(2 * time.Second), containers: []yarn.Container{c}})
 	if all := g.records.all; len(all) != 1 || !all[0].Left || len(all[0].Tried) != 1 {

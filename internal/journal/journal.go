@@ -104,7 +104,7 @@ func (j *Journal) Append(r *node.Round) error {
 		}
 	}
 	l := line{Round: *r, Format: textFormat}
-	if j.last != nil && j.since < wholeEvery {
+	if j.last != nil && j.since < fullLineInterval {
 		l = shorten(r, j.last)
 	}
 	before := j.size

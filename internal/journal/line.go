@@ -13,8 +13,9 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// wholeEvery is how many lines come from one that is whole to the next: one that cannot be read costs those in between.
-const wholeEvery = 100
+// fullLineInterval is the number of lines from one full line to the next. A line that cannot be read makes the
+// incremental lines up to the next full line unreadable too.
+const fullLineInterval = 100
 
 // ErrNoBase says that a line has only what changed since the previous line, which could not be used.
 var ErrNoBase = errors.New("it has only what changed since the previous line, which could not be used")

@@ -175,7 +175,7 @@ func TestShort(t *testing.T) {
 		round.Node.Tree.Pods[uid] = model.PodGroup{Dir: uid}
 		round.Plan.Settings = append(round.Plan.Settings, model.Setting{File: model.File{Dir: uid, Knob: model.Shares}})
 	}
-	for range 2*wholeEvery + 1 {
+	for range 2*fullLineInterval + 1 {
 		copied := *round
 		if err := j.Append(&copied); err != nil {
 			t.Fatal(err)
@@ -199,7 +199,7 @@ func TestShort(t *testing.T) {
 			t.Fatalf("round %d has %d pods", i, len(n.Pods))
 		}
 	}
-	if bad != wholeEvery-3 || len(read) != wholeEvery+4 {
+	if bad != fullLineInterval-3 || len(read) != fullLineInterval+4 {
 		t.Errorf("%d rounds were read, %d were not", len(read), bad)
 	}
 }

@@ -56,7 +56,7 @@ func TestUnpack(t *testing.T) {
 	}
 	defer j.Close()
 	r, round := rand.New(rand.NewPCG(1, 2)), &node.Round{}
-	for range 2*wholeEvery + 7 {
+	for range 2*fullLineInterval + 7 {
 		round = next(r, round)
 		if err := j.Append(round); err != nil {
 			t.Fatal(err)
@@ -70,7 +70,7 @@ func TestUnpack(t *testing.T) {
 		t.Fatal(err)
 	}
 	plain := lines.String()
-	if n := strings.Count(plain, `{"Node":{"Now":`); n != 2*wholeEvery+7 || strings.Contains(plain, "Packed") {
+	if n := strings.Count(plain, `{"Node":{"Now":`); n != 2*fullLineInterval+7 || strings.Contains(plain, "Packed") {
 		t.Errorf("%d lines of text", n)
 	}
 	var texts []string

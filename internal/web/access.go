@@ -215,7 +215,7 @@ func (c *caller) must(ctx context.Context, r right) error {
 	return err
 }
 
-// makeRoom drops the entry that ends first if there are as many as may be.
+// makeRoom drops the entry that expires first if the map has reached its maximum size.
 func makeRoom[K comparable, V any](entries map[K]V, most int, until func(V) time.Time) {
 	if len(entries) < most {
 		return

@@ -1,6 +1,6 @@
 package web
 
-// reason is what people are told about a code: what it means, and what to do; "": nothing.
+// reason explains a code to an operator: what it means, and what to do about it; "": nothing.
 type reason struct {
 	Means string `json:"means"`
 	Fix   string `json:"fix"`

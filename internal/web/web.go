@@ -153,7 +153,7 @@ func (s *Server) Handler() http.Handler {
 // answer computes the answer to one request of a known caller: a value for JSON, or [encoded] JSON.
 type answer func(r *http.Request, c *caller) (any, error)
 
-// problem is an error that the caller is told, with the status of HTTP.
+// problem is an error whose text and HTTP status are sent to the caller.
 type problem struct {
 	status int
 	text   string

@@ -54,8 +54,7 @@ func NewAdmin(addresses []string, rm *RM, o AdminOptions) (*Admin, error) {
 	return &Admin{rpc: rpc, servers: servers{all: addresses, pause: pause}, rm: rm}, nil
 }
 
-// call calls a method of the active ResourceManager. It may be called twice, so the method must be such that this is no
-// harm.
+// call calls a method of the active ResourceManager. It may send the request twice, so the method must be idempotent.
 func (a *Admin) call(ctx context.Context, method string, message []byte) (answer []byte, err error) {
 	err = a.servers.try(ctx, func(ctx context.Context, address string) error {
 		answer, err = a.rpc.call(ctx, address, method, message)

@@ -126,8 +126,8 @@ const (
 	ForcefulShutdown ContainerSignal = "FORCEFUL_SHUTDOWN" // SIGKILL
 )
 
-// SignalContainer asks for a signal to a container. The NodeManager hears of it in the answer to its next heartbeat,
-// and has its container executor signal the processes. Nobody tells whether it did. The caller must be in
+// SignalContainer requests a signal to a container. The NodeManager receives the request with its next heartbeat, and
+// has its container executor signal the processes. No answer says whether it did. The caller must be in
 // yarn.admin.acl, if yarn.acl.enable is true. A container that does not run is answered with status 500.
 func (c *RM) SignalContainer(ctx context.Context, id string, signal ContainerSignal) error {
 	return c.call(ctx, request{

@@ -211,8 +211,8 @@ func (a *answer) json(into any) error {
 	return nil
 }
 
-// statusError returns the error of an answer. Of its content, it has the text of a Java exception in Hadoop's form. All
-// else may be of a server that whoever reads the error may not ask.
+// statusError returns the error of an answer. Of the content, it keeps only a Java exception in Hadoop's format: any
+// other content may come from a server that the reader of the error must not have access to.
 func statusError(status int, content []byte, method, target string) error {
 	e := &StatusError{Method: method, URL: target, Status: status}
 	var exception struct {

@@ -12,8 +12,8 @@ import (
 	"net/http"
 )
 
-// Bounds of a list that a server answers. The servers of a pool are of whoever wrote its spec, and a list of tiny
-// elements takes 70 times its own size once it is decoded.
+// Bounds of a list in a server's answer. The author of a pool's spec chooses its servers and may be a tenant. A list of
+// tiny elements takes 70 times its size once it is decoded.
 const (
 	maxElement    = 1 << 20 // bytes of one element
 	maxNodes      = 50_000

@@ -10,8 +10,9 @@ import (
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
-// readEvery is the time between two attempts to have the exclude file read at first. An attempt can take callTimeout.
-const readEvery = 30 * time.Second
+// readInterval is the time between the first attempts to make the ResourceManager read the exclude file. An attempt can
+// take callTimeout.
+const readInterval = 30 * time.Second
 
 // Files guards the exclude files of all pools, of which two may have the same one.
 type Files struct{ mu sync.Mutex }
@@ -71,7 +72,7 @@ func (a *Actor) ReadOnce(ctx context.Context, now time.Time) error {
 	if a.unread != nil {
 		return nil
 	}
-	if now.Sub(a.tried) >= readEvery {
+	if now.Sub(a.tried) >= readInterval {
 		a.tried, a.err = now, a.readExcludes(ctx)
 	}
 	if a.err == nil {

@@ -60,14 +60,14 @@ func (a *Actor) Use(c *yarn.Cluster) { a.Cluster, a.single, a.tried = c, time.Ti
 // Begin begins a round: what [Actor.Heard] returned was for the one before.
 func (a *Actor) Begin() { a.heard = map[string]time.Time{} }
 
-// asked is a resize that the ResourceManager accepted, and that does not show yet.
+// asked is a resize that the ResourceManager accepted, and whose effect it does not report yet.
 type asked struct {
 	from, to model.Size
 	since    time.Time // of the first of several in a row without effect
 }
 
-// promise is a deadline that the ResourceManager was told as a time from then on. It heard that later than it was
-// decided, so its containers have it until then.
+// promise is a deadline that was sent to the ResourceManager as a duration. The request arrived later than the deadline
+// was decided, so containers may run until the later time, until.
 type promise struct{ deadline, until time.Time }
 
 // Resize is the resize of a worker's NodeManager.
@@ -135,10 +135,9 @@ func (a *Actor) resizeTogether(ctx context.Context, all []*Resize) error {
 	return a.Cluster.Admin.SendResizes(ctx, resizes)
 }
 
-// promise sets how long the ResourceManager is told to wait. If it was told the same deadline before, its containers
-// keep what they were promised then. It returns false for a smaller size if the ResourceManager may have ended what did
-// not fit before it hears of it, or if that may have ended by itself since the decision: what does not fit only then
-// would have less than its time.
+// promise sets the time that the ResourceManager gives containers. If the same deadline was sent before, containers
+// keep the end that they got then. It returns false for a smaller size if the deadline may pass before the request
+// arrives, or if the decision is old: containers that started since would get less than their time.
 func (a *Actor) promise(now time.Time, r *Resize) bool {
 	told := a.told[r.Worker]
 	if !told.deadline.Equal(r.Deadline) {

@@ -39,8 +39,8 @@ func recorded(r *node.Round) view {
 	}}
 }
 
-// statusOf returns what a round knew of a file: the value that it was overwritten with, else the one that was written
-// last. Of a file that was never written it knew no value.
+// statusOf returns the state of a file as a round recorded it: the value that another writer put there, else the value
+// that Waterline wrote last. A round has no value of a file that Waterline never wrote.
 func statusOf(n *model.Node, s *model.Setting) model.FileStatus {
 	status := model.FileStatus{Setting: *s}
 	if wrote := n.Wrote(s.File); wrote != nil {

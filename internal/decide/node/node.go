@@ -117,8 +117,8 @@ func decide(n model.Node, policy model.Policy, state State, ask predictor) (mode
 	return plan, state
 }
 
-// restoredIn is when it is looked again whether all files are restored that Enforce wrote.
-const restoredIn = 5 * time.Second
+// restoreCheckInterval is the time between two checks whether every file that Enforce wrote is restored.
+const restoreCheckInterval = 5 * time.Second
 
 // report says what the NodeReport is to hold.
 func report(n *model.Node, policy *model.Policy, plan *model.Plan, room *model.CPURoom, wrong []model.Reason) {
@@ -128,7 +128,7 @@ func report(n *model.Node, policy *model.Policy, plan *model.Plan, room *model.C
 	}
 	if left := len(n.Owned) + n.Foreign; policy.Mode != model.ModeEnforce && n.PodsKnown && left > 0 {
 		plan.Report.Unrestored = int64(left)
-		wake(plan, n.Now.Add(restoredIn))
+		wake(plan, n.Now.Add(restoreCheckInterval))
 	}
 	if plan.Harm != nil && plan.Harm.Known {
 		plan.Report.Harm = plan.Harm.Signal

@@ -7,16 +7,16 @@ import (
 )
 
 const (
-	// crowdedFor is how long a memory limit is not tried again that was below its group's usage. A try costs one read.
-	crowdedFor = 10 * time.Second
+	// inUsePause is the pause before a memory limit below its group's usage is tried again. A try costs one read.
+	inUsePause = 10 * time.Second
 
-	// The pauses of a file that refuses every write begin with retryFirst, and double up to retryMost. Pauses of that
-	// length end on the hour, so that a kind of file that this kernel refuses in all groups costs two rounds an hour.
-	retryFirst = time.Second
-	retryMost  = time.Hour
-	// standsFor is how long a refusal lasts before people are told of it. On v1 a quota can be refused for the moment in
-	// which another writer has changed the parent's and not yet the child's.
-	standsFor = 10 * time.Second
+	// The pauses of a file that refuses every write begin with minPause, and double up to maxPause. Pauses of that length
+	// end on the hour, so that a kind of file that this kernel refuses in all groups costs two rounds an hour.
+	minPause = time.Second
+	maxPause = time.Hour
+	// reportAfter is how long a refusal lasts before it is reported. On v1 a quota can be refused for an instant, while
+	// another writer has changed the parent's quota and not yet the child's.
+	reportAfter = 10 * time.Second
 )
 
 // Refusal is a value that the kernel refused, or that was not written because of memory in use, and the group at that
@@ -53,21 +53,21 @@ func (f *FileState) refuse(n *model.Node, incident model.Incident, group model.P
 	}
 }
 
-// again returns when a refused setting is written again. The same value for the same group would be refused again, and
-// a file that refused one value may take another. What was refused twice in a row is a file that may refuse everything.
-// What gives a file back waits for no such pause.
-func (r *Refusal) again(s *model.Setting, group model.PodGroup) time.Time {
-	const doublings = 12 // retryFirst reaches retryMost
+// retryAt returns when a refused setting is written again. The same value for the same group would be refused again,
+// but a file that refused one value may accept another. A file that refused two writes in a row may refuse every write,
+// so its pauses grow. A setting that restores a file does not wait for these pauses.
+func (r *Refusal) retryAt(s *model.Setting, group model.PodGroup) time.Time {
+	const doublings = 12 // minPause reaches maxPause
 	same := !r.Moved && group.Inode == r.Inode && len(group.Containers) == r.Size && s.Value == r.Value
 	switch {
 	case r.InUse && same:
-		return r.At.Add(crowdedFor)
+		return r.At.Add(inUsePause)
 	case same || r.Times-2 >= doublings && !s.Release:
-		return r.At.Truncate(retryMost).Add(2 * retryMost)
+		return r.At.Truncate(maxPause).Add(2 * maxPause)
 	case r.InUse || r.Times == 1 || s.Release:
 		return r.At
 	}
-	return r.At.Add(retryFirst << (r.Times - 2))
+	return r.At.Add(minPause << (r.Times - 2))
 }
 
 // refuses defers a setting that was refused and must wait, and reports whether it did.
@@ -76,11 +76,11 @@ func (f *FileState) refuses(n *model.Node, plan *model.Plan, s *model.Setting, g
 	if r.Times == 0 {
 		return false
 	}
-	again := r.again(s, group)
-	if !n.Now.Before(again) {
+	at := r.retryAt(s, group)
+	if !n.Now.Before(at) {
 		return false
 	}
-	wake(plan, again)
+	wake(plan, at)
 	if !r.InUse {
 		s.Deferred = &model.Reason{Code: model.RejectedByKernel, Key: f.Knob.String(), Text: r.Errno}
 		return true
@@ -96,15 +96,15 @@ func (f *FileState) refuses(n *model.Node, plan *model.Plan, s *model.Setting, g
 	return true
 }
 
-// refused returns the refusal that people are told of: that of the first file, with the first value that it refused. It
-// is one for the whole node, and its text stays the same, because a kernel can refuse a kind of file in all groups.
+// refused returns the one refusal of the node that is reported: that of the first file, with the first value that it
+// refused. It is only one, and its text stays the same, because a kernel can refuse a kind of file in all groups.
 func (s *State) refused(n *model.Node, plan *model.Plan) (model.Reason, bool) {
 	for i := range s.Files {
 		f, r := &s.Files[i], &s.Files[i].Refused
 		if r.Times == 0 || r.InUse {
 			continue
 		}
-		if stands := r.Since.Add(standsFor); n.Now.Before(stands) {
+		if stands := r.Since.Add(reportAfter); n.Now.Before(stands) {
 			wake(plan, stands)
 			continue
 		}

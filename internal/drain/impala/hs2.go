@@ -26,8 +26,8 @@ const (
 	timedOut  = int32(8)
 )
 
-// askEvery is the time between two looks at a statement that runs.
-const askEvery = 100 * time.Millisecond
+// pollInterval is the time between two queries of a running statement's state.
+const pollInterval = 100 * time.Millisecond
 
 // hs2 calls a coordinator's HiveServer2 over HTTP.
 type hs2 struct {
@@ -72,7 +72,7 @@ func (h *hs2) run(ctx context.Context, statement string) (err error) {
 			return fmt.Errorf("%s: %s", statement, strings.TrimSpace(string(text)))
 		}
 		select {
-		case <-time.After(askEvery):
+		case <-time.After(pollInterval):
 		case <-ctx.Done():
 			return fmt.Errorf("%s: waiting for its end: %w", statement, ctx.Err())
 		}

@@ -256,7 +256,7 @@ type server struct {
 	Heard int64  `json:"timestamp"`
 }
 
-// leaves reports whether a server was asked to drain, whoever did.
+// leaves reports whether anyone asked a server to drain.
 func (s *server) leaves() bool { return s.State == decommissioning || s.State == decommissioned }
 
 // server returns a server as the coordinator lists it; nil: it does not.

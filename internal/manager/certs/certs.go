@@ -1,6 +1,6 @@
 // Package certs keeps the webhook's certificates: an authority of our own, a serving certificate, the Secret in which
-// replicas share them, and what API servers are told to trust. Nothing has to be restarted, and no connection is
-// refused, when one of them is renewed:
+// replicas share them, and the CA bundle in the webhook's configuration. When one of them is renewed, nothing has to be
+// restarted, and no connection is refused:
 //
 //   - The serving certificate is renewed long before it ends, by an authority that API servers know.
 //   - A new authority is made known beside the old one, and signs from an hour later on.

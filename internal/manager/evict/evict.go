@@ -32,9 +32,9 @@ import (
 // removes conditions that their owner does not name.
 const evictionManager = "waterline-manager-evictions"
 
-// longRound is how long a decision may wait for the API server. After that, the eviction is decided again when it is
-// requested again.
-const longRound = 10 * time.Second
+// maxDecisionAge is how long a decision may wait for the API server. An older decision is dropped, and the next request
+// of the node is decided anew.
+const maxDecisionAge = 10 * time.Second
 
 // Evictor carries out decisions about requested evictions. It uses one goroutine: budgets are for the cluster, and the
 // outcome of one eviction counts for the next.
@@ -88,7 +88,7 @@ func (e *Evictor) Round(ctx context.Context, clock func() time.Duration, governe
 	var worth []evictbudget.Request
 	worth, e.state = evictbudget.Watch(at, requests, e.state)
 	for _, w := range worth {
-		if clock()-at > longRound {
+		if clock()-at > maxDecisionAge {
 			break
 		}
 		i := slices.IndexFunc(requests, func(r evictbudget.Request) bool { return r.Node == w.Node })
@@ -107,7 +107,7 @@ func (e *Evictor) Round(ctx context.Context, clock func() time.Duration, governe
 		}
 		e.grant(&d)
 		if d.Verdict == evictbudget.Evict {
-			if d.Verdict = evictbudget.Late; clock()-at <= longRound {
+			if d.Verdict = evictbudget.Late; clock()-at <= maxDecisionAge {
 				d.Verdict = evictbudget.Unrecorded
 				if e.record(ctx, clock()) {
 					d.Verdict = e.evict(ctx, byNode[d.Node])

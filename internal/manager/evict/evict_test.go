@@ -307,7 +307,7 @@ func TestSentences(t *testing.T) {
 func TestSlow(t *testing.T) {
 	w := newEvictions(t)
 	w.settings.All = 1
-	w.slow = longRound + time.Second
+	w.slow = maxDecisionAge + time.Second
 	w.round(anUID)
 	if w.slow = 0; len(w.asked) != 0 || w.Counts()[evictbudget.Late] != 1 {
 		t.Errorf("evicted were %d, counted %v", len(w.asked), w.Counts())

@@ -1,4 +1,5 @@
-// Package fleet is what the leader knows of the nodes of the cluster, and what every replica knows of its policies.
+// Package fleet holds the manager's view of the cluster: the leader's view of nodes, and every replica's view of
+// policies.
 package fleet
 
 import (

@@ -18,9 +18,9 @@ import (
 // errExclude is the error of a step whose entry in the exclude file failed, which has a condition of its own.
 var errExclude = errors.New("the exclude file was not changed")
 
-// tellWithin bounds how long a round tells the ResourceManager things. One that hangs must not delay what has to stop
-// in the next round.
-const tellWithin = 15 * time.Second
+// rmTimeout bounds the calls of one round to the ResourceManager. A ResourceManager that hangs must not delay workers
+// that have to stop in the next round.
+const rmTimeout = 15 * time.Second
 
 // parallel is how many steps are carried out at a time.
 const parallel = 8
@@ -43,13 +43,13 @@ func (r *round) act(ctx context.Context) {
 		}
 	})
 	changed = slices.DeleteFunc(changed, func(pl *place) bool { return pl.step.Verb == pool.DeletePod })
-	for _, pl := range inTime(tellWithin, &r.k.markTurn, changed, func(pl *place) bool {
+	for _, pl := range inTime(rmTimeout, &r.k.markTurn, changed, func(pl *place) bool {
 		pl.err = r.mark(ctx, pl)
 		return true
 	}) {
 		pl.step.Leave(pl.worker.Pod)
 	}
-	telling, cancel := context.WithTimeout(ctx, tellWithin)
+	telling, cancel := context.WithTimeout(ctx, rmTimeout)
 	r.label(telling)
 	r.exclude(telling)
 	cancel()
@@ -181,8 +181,8 @@ func (r *round) mark(ctx context.Context, pl *place) error {
 	return r.k.markPod(ctx, pl.pod, encode(m.marks), m.held, m.allowance, m.idle)
 }
 
-// idleAfter is how long a worker must have run nothing to count as idle.
-const idleAfter = time.Minute
+// idleTime is the time without containers after which a worker counts as idle.
+const idleTime = time.Minute
 
 // rest finds the workers that run nothing. Others may evict their pods, which for the cluster autoscaler is to remove
 // their nodes.
@@ -203,7 +203,7 @@ func (r *round) rest() {
 		case !known:
 			begun, known, pl.idle = r.now, true, pl.pod.idle // which the manager before found
 		default:
-			pl.idle = pl.pod.idle || r.now.Sub(begun) >= idleAfter
+			pl.idle = pl.pod.idle || r.now.Sub(begun) >= idleTime
 		}
 		if known {
 			since[pl.pod.uid] = begun
@@ -271,17 +271,17 @@ func (r *round) exclude(ctx context.Context) {
 const slowResizes = "the administration protocol of the ResourceManager resizes nothing, so resizes of many workers " +
 	"take longer; check spec.yarn.admins, and that its port can be reached"
 
-// resizedTogether is how many workers are resized in one call. Their pods are marked before, and the deadlines on them
-// run from the decision on, so the calls follow each other within a second or two.
-const resizedTogether = 200
+// maxResizes is the number of workers that one call resizes. Their pods are marked before the call, and their deadlines
+// begin with the decision, so consecutive calls follow within a second or two.
+const maxResizes = 200
 
 // resize carries out all resizes. Where the administration protocol fails, those that were not marked yet are left to
 // later rounds, which resize fewer. So are those for which the round has no time.
 func (r *round) resize(ctx context.Context) {
 	var failed error
 	began := time.Now()
-	for some := range slices.Chunk(r.those(func(pl *place) bool { return pl.does(pool.Resize) }), resizedTogether) {
-		if failed != nil || time.Since(began) > tellWithin {
+	for some := range slices.Chunk(r.those(func(pl *place) bool { return pl.does(pool.Resize) }), maxResizes) {
+		if failed != nil || time.Since(began) > rmTimeout {
 			for _, pl := range some {
 				pl.step.Leave(pl.worker.Pod)
 			}
@@ -296,11 +296,11 @@ func (r *round) resize(ctx context.Context) {
 				Worker: pl.worker.Name, ID: m.ID, From: m.Total, To: pl.step.Size, Deadline: pl.step.Deadline(r.now),
 			})
 		}
-		telling, cancel := context.WithTimeout(ctx, tellWithin)
+		telling, cancel := context.WithTimeout(ctx, rmTimeout)
 		err := r.k.actor.Resize(telling, r.now, all)
 		cancel()
 		if len(all) > actyarn.MaxSingle { // fewer say nothing about that protocol
-			r.k.complain(ctx, slowResizes, err)
+			r.k.logOnce(ctx, slowResizes, err)
 			failed = err
 		}
 		for i, pl := range some {

@@ -50,7 +50,7 @@ func TestRefusedPods(t *testing.T) {
 	round := func(after time.Duration) int {
 		t.Helper()
 		posts = 0
-		r.now, r.t, r.places = r.now.Add(after), &trouble{}, nil
+		r.now, r.t, r.places = r.now.Add(after), &problems{}, nil
 		for i := range workers {
 			if name := fmt.Sprintf("w%d", i); !have[name] {
 				r.places = append(r.places, place{worker: &pool.Worker{Name: name}})

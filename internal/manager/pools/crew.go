@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// patience is for how long the offer of a node is below what is bound there before a worker of one size drains. A
-	// drain cannot be taken back, and meanwhile the agent holds batch pods back.
+	// patience is how long a node's offer must stay below the requests of its bound pods before a worker of fixed size
+	// drains. A drain cannot be undone, and the agent limits batch pods meanwhile.
 	patience = time.Minute
-	// recoverCrew is for how long a coordinator does not list a worker before its pod is replaced. Nothing runs in it.
+	// recoverCrew is how long a coordinator must not list a worker before its pod is replaced. No query runs in it.
 	recoverCrew = 5 * time.Minute
 	// lookWithin bounds how long a coordinator that does not answer delays a round.
 	lookWithin = 5 * time.Second
-	// restFor is for how long it counts that a worker is active, if nothing is to happen to it. Hundreds of workers would
-	// be asked in each round otherwise.
+	// restFor is how long the state "active" of a worker stays valid if the worker needs no step. Otherwise each round
+	// would ask hundreds of workers.
 	restFor = 10 * time.Second
 )
 
@@ -41,10 +41,10 @@ type crewRound struct {
 	tally    crew.Tally
 }
 
-// crewSeen is what a round knows of a worker of one size besides its [place].
+// crewSeen is what a round observed of a worker of fixed size, besides its [place].
 type crewSeen struct {
 	status drain.Status
-	silent error // why nothing is known of it
+	silent error // why its status is not known
 	step   crew.Step
 }
 
@@ -170,7 +170,7 @@ func (c *crewRound) ask(ctx context.Context, drainer drain.Drainer) {
 	}
 }
 
-// rests reports whether a worker was active a moment ago, and nothing is to happen to it.
+// rests reports whether a worker was active within restFor and needs no step.
 func (c *crewRound) rests(pl *place) bool {
 	at := c.k.crew.active[pl.pod.uid]
 	return c.now.Sub(at) < restFor && pl.worker.Pod.Started.Before(at) && !pl.worker.Leaves() &&
@@ -219,14 +219,15 @@ func (c *crewRound) worker(pl *place, tight map[string]bool) crew.Worker {
 	return w
 }
 
-// crewMarks reads the marks of a pod. What cannot be read is none: the controller then waits longer, and ends nothing
-// earlier.
+// crewMarks reads the marks of a pod. A mark that cannot be read counts as absent: the controller then waits longer,
+// and ends nothing earlier.
 func crewMarks(raw string) (m crew.Marks) {
 	_ = json.Unmarshal([]byte(raw), &m)
 	return m
 }
 
-// tight returns the pods, by UID, of workers of one size that are to give way on their nodes, of all pools.
+// tight returns the pods, by UID, of workers of fixed size that must stop for want of room on their nodes, of all
+// pools.
 func (c *Controller) tight(nodes map[string]Node) map[string]bool {
 	seats := map[string][]crew.Seat{}
 	for _, pods := range c.pods {
@@ -258,7 +259,7 @@ func (c *crewRound) act(ctx context.Context, drainer drain.Drainer) {
 	}
 	c.each(func(pl *place) { pl.err = c.mark(ctx, pl) })
 	for _, verb := range []crew.Verb{crew.DeletePod, crew.Drain, crew.Undrain} {
-		acting, cancel := context.WithTimeout(ctx, tellWithin)
+		acting, cancel := context.WithTimeout(ctx, rmTimeout)
 		c.each(func(pl *place) {
 			if pl.err == nil && pl.crew.step.Verb == verb {
 				pl.err = c.one(acting, drainer, pl)

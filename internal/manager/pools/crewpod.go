@@ -36,7 +36,7 @@ func (c *crewRound) newCrewPod(pl *place, marks crew.Marks) (batch *corev1.Pod, 
 	return c.k.c.o.Batch(p)
 }
 
-// message returns what a person should know of a worker besides its phase and reason.
+// message returns details of a worker for people, besides its phase and reason.
 func message(pl *place) string {
 	s := &pl.crew.step
 	switch {

@@ -40,7 +40,7 @@ func crewCase(t *testing.T, content string) string {
 		},
 	})
 	r := &round{
-		k: newKeeper(c, p.Namespace, p.Name), p: p, read: read, nodes: map[string]Node{"node-1.example": {}}, t: &trouble{},
+		k: newKeeper(c, p.Namespace, p.Name), p: p, read: read, nodes: map[string]Node{"node-1.example": {}}, t: &problems{},
 	}
 	r.k.status = &p.Status
 	crewed := &crewRound{round: r, kind: r.kind()}

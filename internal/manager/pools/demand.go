@@ -13,13 +13,13 @@ import (
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
-// demandEvery is the time between two looks at the queues, whose answer is large.
-const demandEvery = 10 * time.Second
+// demandInterval is the time between two reads of the queues. The answer is large.
+const demandInterval = 10 * time.Second
 
-// errReadingOther says that the one look at a time is another pool's.
+// errReadingOther means that another pool reads its queues now, and only one may.
 var errReadingOther = errors.New("the queues of other pools' ResourceManagers are being read")
 
-// demand is what a keeper knows about what applications wait for.
+// demand is a keeper's last reading of what applications wait for.
 type demand struct {
 	of    *yarn.Cluster // that said it
 	about subject
@@ -29,13 +29,13 @@ type demand struct {
 	known pool.Following
 }
 
-// subject is what a demand is about. Of another one, nothing is known.
+// subject identifies what a demand was read for. A demand of another subject does not count.
 type subject struct {
 	pool  types.UID
 	label v1alpha1.NodeLabelSpec
 }
 
-// followDemand takes the wish from workers that no application needs.
+// followDemand marks workers that no application needs as not wanted.
 func (r *round) followDemand(ctx context.Context) {
 	k := r.k
 	if !r.read.FollowDemand {
@@ -47,7 +47,7 @@ func (r *round) followDemand(ctx context.Context) {
 		k.demand = demand{of: k.observer.Cluster, about: about}
 	}
 	d := &k.demand
-	if r.state.Known && r.now.Sub(d.tried) >= demandEvery {
+	if r.state.Known && r.now.Sub(d.tried) >= demandInterval {
 		last, err := r.lookAtDemand(ctx, d.last)
 		d.last = last
 		switch {

@@ -75,7 +75,7 @@ func TestDemandOneAtATime(t *testing.T) {
 	if *looks != 0 || r.in.Demand.Known(r.now) || r.in.Demand.Blind(r.now) || len(r.t.all) > 0 {
 		t.Errorf("%d looks, %+v, %v", *looks, r.in.Demand, r.t.all)
 	}
-	r.now = start.Add(roundPause + 60*demandEvery)
+	r.now = start.Add(roundPause + 60*demandInterval)
 	r.followDemand(t.Context())
 	if *looks != 0 || !r.in.Demand.Blind(r.now) || r.t.all[v1alpha1.ConditionDemandUnknown].errs == nil {
 		t.Errorf("%d looks, %+v, %v", *looks, r.in.Demand, r.t.all)

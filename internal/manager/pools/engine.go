@@ -16,7 +16,7 @@ import (
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
-// perSecond and burst bound the requests to a ResourceManager, which has other work.
+// perSecond and burst bound the rate of requests to a ResourceManager.
 const perSecond, burst = 20, 20
 
 // endpoint returns the cluster of a pool. secret is the content of its Secret.

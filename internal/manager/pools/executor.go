@@ -7,15 +7,16 @@ import (
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
-// barred reports whether no pod may be made, because the cluster is secure, and nobody said as whom containers run.
-func (r *round) barred() bool {
+// executorMissing reports whether no pod may be created, because the cluster is secure and the spec does not name the
+// container executor.
+func (r *round) executorMissing() bool {
 	y := r.p.Spec.YARN
 	return y != nil && len(r.k.endpoint.Secret[yarn.KeyPrincipal]) > 0 && y.ContainerExecutor == ""
 }
 
-// reportBarred says so.
+// reportBarred sets the condition for [round.executorMissing].
 func (r *round) reportBarred() {
-	if !r.barred() || r.p.DeletionTimestamp != nil {
+	if !r.executorMissing() || r.p.DeletionTimestamp != nil {
 		return
 	}
 	r.t.add(v1alpha1.ConditionPodsRefused, "ContainersShareUser", errors.New("no pod of a worker is made: the cluster is "+

@@ -28,12 +28,13 @@ func TestSecureClusterNeedsExecutor(t *testing.T) {
 		spec := &v1alpha1.YARNSpec{ContainerExecutor: c.executor}
 		r := &round{
 			k: &keeper{endpoint: yarn.Endpoint{Secret: c.secret}}, p: &v1alpha1.WorkerPool{Spec: v1alpha1.WorkerPoolSpec{YARN: spec}},
-			t: &trouble{},
+			t: &problems{},
 		}
 		r.reportBarred()
 		problem, found := r.t.all[v1alpha1.ConditionPodsRefused]
-		if r.barred() != c.barred || found != c.barred {
-			t.Errorf("with a Secret: %v, executor %q: barred %v, condition %v", c.secret != nil, c.executor, r.barred(), found)
+		if r.executorMissing() != c.barred || found != c.barred {
+			t.Errorf("with a Secret: %v, executor %q: missing %v, condition %v", c.secret != nil, c.executor,
+				r.executorMissing(), found)
 		}
 		if found && (problem.reason != "ContainersShareUser" ||
 			!strings.Contains(problem.message(), "spec.yarn.containerExecutor")) {

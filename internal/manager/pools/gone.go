@@ -19,10 +19,10 @@ import (
 // maxGone bounds the pods that are gone and not written down yet, in all and of a pool.
 const maxGone = 4096
 
-// goneAgain is the time after which writing them down is tried again.
-const goneAgain = time.Minute
+// goneRetry is the pause before another attempt to write the record of pods that are gone.
+const goneRetry = time.Minute
 
-// messageOf returns what a pod's guard left behind, now and when it ended before.
+// messageOf returns the termination messages of a pod's guard: of its present and its previous end.
 func messageOf(p *corev1.Pod) string {
 	message := ""
 	for _, c := range p.Status.InitContainerStatuses {
@@ -35,14 +35,14 @@ func messageOf(p *corev1.Pod) string {
 	return message
 }
 
-// gonePods are pods that are gone, until their pools take them.
+// gonePods are deleted pods that their pools have not recorded yet.
 type gonePods struct {
 	mu  sync.Mutex
 	all []podRow
 }
 
-// went keeps the pod of a worker that is gone for its pool, if its guard left a message.
-func (c *Controller) went(namespace string, p podRow) {
+// keepGone keeps a worker's deleted pod for the record of its pool, if its guard left a message.
+func (c *Controller) keepGone(namespace string, p podRow) {
 	if p.owner == "" || p.message == "" {
 		return
 	}
@@ -120,9 +120,9 @@ func (k *keeper) writeGone(ctx context.Context, now time.Time, p *v1alpha1.Worke
 		}
 	}
 	err := k.addGone(ctx, p, name, these)
-	k.complain(ctx, "what the guards of pods that are gone said could not be kept", err)
+	k.logOnce(ctx, "writing the messages of the guards of deleted pods failed", err)
 	if err != nil {
-		k.gone, k.goneAfter = append(others, these...), now.Add(goneAgain)
+		k.gone, k.goneAfter = append(others, these...), now.Add(goneRetry)
 		return
 	}
 	k.gone = others
@@ -131,7 +131,8 @@ func (k *keeper) writeGone(ctx context.Context, now time.Time, p *v1alpha1.Worke
 // addGone adds pods that are gone to a ConfigMap.
 func (k *keeper) addGone(ctx context.Context, p *v1alpha1.WorkerPool, name string, these []guardlog.Gone) error {
 	var have corev1.ConfigMap
-	err := k.c.o.Core.Get().Namespace(p.Namespace).Resource("configmaps").Name(name).Timeout(apiWithin).Do(ctx).Into(&have)
+	err := k.c.o.Core.Get().Namespace(p.Namespace).Resource("configmaps").Name(name).Timeout(apiTimeout).
+		Do(ctx).Into(&have)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("reading ConfigMap %s/%s: %w", p.Namespace, name, err)
 	}

@@ -122,7 +122,7 @@ func TestGoneTaken(t *testing.T) {
 		!strings.Contains(fmt.Sprint(r.k.logged), "is not of the pool") {
 		t.Errorf("%v, asked %v, logged %v", f.changes, f.asked, r.k.logged)
 	}
-	r.k.writeGone(t.Context(), now.Add(goneAgain), r.p)
+	r.k.writeGone(t.Context(), now.Add(goneRetry), r.p)
 	if len(f.asked) < 3 {
 		t.Error("it was not tried again")
 	}

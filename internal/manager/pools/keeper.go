@@ -106,8 +106,8 @@ func pauseOf(workers int) time.Duration {
 	return min(max(roundPause, time.Duration(workers)*pausePerWorker), maxPause)
 }
 
-// complain logs an error that the status cannot show. The same error is logged once until the next success.
-func (k *keeper) complain(ctx context.Context, message string, err error) {
+// logOnce logs an error that the status cannot show. The same error is logged once until the next success.
+func (k *keeper) logOnce(ctx context.Context, message string, err error) {
 	switch {
 	case err == nil:
 		delete(k.logged, message)
@@ -133,18 +133,18 @@ func (k *keeper) round(ctx context.Context) bool {
 	now := time.Now()
 	k.paused = 0
 	nodes, fresh := k.c.o.Nodes()
-	if !fresh || !k.c.fresh(k.namespace, now) {
+	if !fresh || !k.c.synced(k.namespace, now) {
 		if p.DeletionTimestamp != nil {
-			k.complain(ctx, "a deleted pool of a deleted namespace could not be let go", k.forsake(ctx, p))
+			k.logOnce(ctx, "removing the finalizer of a pool in a deleted namespace failed", k.releaseWithNamespace(ctx, p))
 		}
 		if k.c.pods[k.namespace].Fresh(now, settleTime) {
-			k.complain(ctx, "workers whose end has come could not be ended", k.endOver(ctx, now, p))
+			k.logOnce(ctx, "workers whose end has come could not be ended", k.endOver(ctx, now, p))
 		}
 		return true // old data decides nothing else
 	}
 	if k.uid != p.UID { // also if another pool of the same name follows at once
 		status, err := k.readReports(ctx, p)
-		if k.complain(ctx, "the workers of a pool could not be read", err); err != nil {
+		if k.logOnce(ctx, "the workers of a pool could not be read", err); err != nil {
 			return true
 		}
 		k.uid, k.status, k.saved, k.warned = p.UID, status, status.DeepCopy(), map[string]string{}
@@ -152,7 +152,7 @@ func (k *keeper) round(ctx context.Context) bool {
 		k.observer, k.actor = observeyarn.Observer{Cluster: cluster}, actyarn.Actor{Cluster: cluster}
 		k.gone, k.causes = nil, nil
 	}
-	var t trouble
+	var t problems
 	used, read, err := k.usable(p)
 	if err != nil {
 		t.add(v1alpha1.ConditionReady, "Invalid", err)
@@ -185,8 +185,8 @@ func (k *keeper) round(ctx context.Context) bool {
 	return true
 }
 
-// usable returns a pool with the spec to go by: its own, or the last one that could be used, with the error of its own.
-// nil: there is none.
+// usable returns a pool with its present spec or, if that is invalid, with the last valid one and the error of the
+// present one. nil: no spec was ever valid.
 func (k *keeper) usable(p *v1alpha1.WorkerPool) (*v1alpha1.WorkerPool, kube.WorkerPool, error) {
 	read, err := kube.ReadWorkerPool(p)
 	if err == nil {
@@ -204,9 +204,9 @@ func (k *keeper) usable(p *v1alpha1.WorkerPool) (*v1alpha1.WorkerPool, kube.Work
 	return nil, read, err
 }
 
-// endUnread ends what has to end of a pool whose spec cannot be read: everything, if it is deleted and nobody can
-// correct it any more, and otherwise the workers whose end has come.
-func (k *keeper) endUnread(ctx context.Context, now time.Time, p *v1alpha1.WorkerPool, t *trouble) {
+// endUnread ends workers of a pool whose spec cannot be read: all of them if the pool is deleted, because its spec
+// cannot be corrected any more, otherwise those whose end has come.
+func (k *keeper) endUnread(ctx context.Context, now time.Time, p *v1alpha1.WorkerPool, t *problems) {
 	if p.DeletionTimestamp != nil {
 		t.add(v1alpha1.ConditionStepsFailed, "FinalizerFailed", k.abandon(ctx, p))
 		return
@@ -220,7 +220,7 @@ func (k *keeper) endOver(ctx context.Context, now time.Time, p *v1alpha1.WorkerP
 	return err
 }
 
-// abandon ends a deleted pool whose spec cannot be read: its pods are told to end, and when none is left, it goes.
+// abandon ends a deleted pool whose spec cannot be read: it deletes the pods, then removes the finalizer.
 func (k *keeper) abandon(ctx context.Context, p *v1alpha1.WorkerPool) error {
 	left, err := k.endPods(ctx, p, func(*podRow) bool { return true })
 	if left == 0 {
@@ -242,7 +242,7 @@ func (k *keeper) endPods(ctx context.Context, p *v1alpha1.WorkerPool, which func
 	var errs []error
 	for i := range pods {
 		if !pods[i].deleting && which(&pods[i]) {
-			errs = append(errs, k.deletePod(ctx, &pods[i], ownGrace))
+			errs = append(errs, k.deletePod(ctx, &pods[i], podGrace))
 		}
 	}
 	return len(pods), errors.Join(errs...)
@@ -269,7 +269,7 @@ type round struct {
 	// invalid means that the spec is an earlier one, because the present one cannot be used.
 	invalid bool
 	nodes   map[string]Node
-	t       *trouble
+	t       *problems
 
 	state   observeyarn.State
 	places  []place
@@ -277,7 +277,7 @@ type round struct {
 	in      pool.Input
 	tally   pool.Tally
 	opening pool.Opening
-	// unsettled are workers that were left out of the decision, because what the ResourceManager shows is not true yet.
+	// unsettled are workers that were left out of the decision, because the ResourceManager's figures are not settled.
 	unsettled map[string]bool
 	crew      *crewRound // nil: the workers are NodeManagers
 	kindOfPod string     // see template; "": not known yet
@@ -302,8 +302,8 @@ type place struct {
 	err      error    // of the step
 }
 
-// trouble collects what goes wrong in a round, by condition.
-type trouble struct {
+// problems collects what goes wrong in a round, by condition.
+type problems struct {
 	mu  sync.Mutex
 	all map[string]problem
 }
@@ -313,7 +313,7 @@ type problem struct {
 	errs   []error
 }
 
-func (t *trouble) add(condition, reason string, err error) {
+func (t *problems) add(condition, reason string, err error) {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return
 	}
@@ -330,7 +330,7 @@ func (t *trouble) add(condition, reason string, err error) {
 	t.all[condition] = b
 }
 
-// message returns what to tell of the errors under a condition: the first, and how many there are.
+// message returns the text of a condition: its first error, and the number of errors.
 func (p problem) message() string {
 	text := p.errs[0].Error()
 	if n := len(p.errs) - 1; n > 0 {

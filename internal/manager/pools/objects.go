@@ -26,8 +26,8 @@ import (
 // fieldManager owns what the controller applies.
 const fieldManager = "waterline-manager-pools"
 
-// apiWithin bounds one request to the API server. One that hangs must not delay what has to stop.
-const apiWithin = 10 * time.Second
+// apiTimeout bounds one request to the API server. One that hangs must not delay what has to stop.
+const apiTimeout = 10 * time.Second
 
 // prepare makes the objects that the pods need: the Service that names them, their configuration, and the
 // PodDisruptionBudget that keeps others from evicting those that run something.
@@ -100,7 +100,7 @@ func (k *keeper) apply(
 		return err
 	}
 	if have != nil && !controls(p, have) {
-		return taken(p, resource, have)
+		return nameTaken(p, resource, have)
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -118,7 +118,7 @@ func (k *keeper) apply(
 		return fmt.Errorf("encoding %s %s/%s: %w", resource, p.Namespace, name, err)
 	}
 	err = client.Patch(types.ApplyPatchType).Namespace(p.Namespace).Resource(resource).Name(name).
-		Param("fieldManager", fieldManager).Param("force", force).Timeout(apiWithin).Body(body).Do(ctx).Error()
+		Param("fieldManager", fieldManager).Param("force", force).Timeout(apiTimeout).Body(body).Do(ctx).Error()
 	if err != nil {
 		return fmt.Errorf("applying %s %s/%s: %w", resource, p.Namespace, name, err)
 	}
@@ -130,7 +130,7 @@ func metadata(
 	ctx context.Context, client rest.Interface, namespace, resource, name string,
 ) (*metav1.ObjectMeta, error) {
 	content, err := client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).Name(name).
-		Timeout(apiWithin).SetHeader("Accept", "application/json").Do(ctx).Raw()
+		Timeout(apiTimeout).SetHeader("Accept", "application/json").Do(ctx).Raw()
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -152,8 +152,8 @@ func controls(p *v1alpha1.WorkerPool, o *metav1.ObjectMeta) bool {
 	return by != nil && by.UID == p.UID
 }
 
-// taken is the error of a name that another object has.
-func taken(p *v1alpha1.WorkerPool, resource string, o *metav1.ObjectMeta) error {
+// nameTaken is the error of a name that another object has.
+func nameTaken(p *v1alpha1.WorkerPool, resource string, o *metav1.ObjectMeta) error {
 	whose := "nobody controls it"
 	if by := metav1.GetControllerOf(o); by != nil {
 		whose = fmt.Sprintf("%s %s controls it", by.Kind, by.Name)
@@ -162,15 +162,15 @@ func taken(p *v1alpha1.WorkerPool, resource string, o *metav1.ObjectMeta) error 
 		"delete it, or give the pool another name", resource, o.Namespace, o.Name, p.Name, whose)
 }
 
-// forsake lets a deleted pool go whose namespace is being deleted, when its pods are gone. The manager's rights in the
-// namespace may have gone with it; these requests need none.
-func (k *keeper) forsake(ctx context.Context, p *v1alpha1.WorkerPool) error {
+// releaseWithNamespace removes the finalizer of a deleted pool whose namespace is being deleted, when its pods are
+// gone. The manager's rights in the namespace may have gone with it; these requests need none.
+func (k *keeper) releaseWithNamespace(ctx context.Context, p *v1alpha1.WorkerPool) error {
 	namespace, err := metadata(ctx, k.c.o.Core, "", "namespaces", p.Namespace)
 	if err != nil || namespace != nil && namespace.DeletionTimestamp == nil {
 		return err
 	}
 	var pods corev1.PodList
-	err = k.c.o.Core.Get().Namespace(p.Namespace).Resource("pods").Timeout(apiWithin).
+	err = k.c.o.Core.Get().Namespace(p.Namespace).Resource("pods").Timeout(apiTimeout).
 		Param("labelSelector", v1alpha1.LabelPool+"="+p.Name).Do(ctx).Into(&pods)
 	if err != nil {
 		return fmt.Errorf("listing the pods of the pool: %w", err)
@@ -192,50 +192,50 @@ func (k *keeper) setFinalizers(ctx context.Context, p *v1alpha1.WorkerPool, fina
 		return fmt.Errorf("encoding the finalizers: %w", err)
 	}
 	err = k.c.o.Custom.Patch(types.MergePatchType).Namespace(p.Namespace).Resource("workerpools").Name(p.Name).
-		Timeout(apiWithin).Body(patch).Do(ctx).Error()
+		Timeout(apiTimeout).Body(patch).Do(ctx).Error()
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("setting the finalizers of the pool: %w", err)
 	}
 	return nil
 }
 
-// release lets a deleted pool go.
+// release removes the finalizer of a deleted pool.
 func (k *keeper) release(ctx context.Context, p *v1alpha1.WorkerPool) error {
 	left := slices.DeleteFunc(slices.Clone(p.Finalizers), func(f string) bool { return f == v1alpha1.FinalizerPool })
 	return k.setFinalizers(ctx, p, left)
 }
 
-// createPod makes the pod of a worker. One of the pool that is still going is no error.
+// createPod creates the pod of a worker. It is no error if an earlier pod of that name is still being deleted.
 func (k *keeper) createPod(ctx context.Context, pool *v1alpha1.WorkerPool, p *corev1.Pod) error {
 	if k.unprepared != nil {
 		return fmt.Errorf("pod %s is not created: %w", p.Name, k.unprepared)
 	}
-	err := k.c.o.Core.Post().Namespace(p.Namespace).Resource("pods").Timeout(apiWithin).Body(p).Do(ctx).Error()
+	err := k.c.o.Core.Post().Namespace(p.Namespace).Resource("pods").Timeout(apiTimeout).Body(p).Do(ctx).Error()
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		have, err := metadata(ctx, k.c.o.Core, p.Namespace, "pods", p.Name)
 		if err != nil || have == nil || controls(pool, have) {
 			return err
 		}
-		return taken(pool, "pods", have)
+		return nameTaken(pool, "pods", have)
 	case err != nil:
 		return fmt.Errorf("creating pod %s: %w", p.Name, err)
 	}
 	return nil
 }
 
-// ownGrace stands for the seconds that a pod was made with.
-const ownGrace = -1
+// podGrace stands for the grace period in the pod's own spec.
+const podGrace = -1
 
 // deletePod deletes a pod with a number of seconds for its processes to end.
 func (k *keeper) deletePod(ctx context.Context, pod *podRow, seconds int64) error {
 	uid := types.UID(pod.uid)
 	options := &metav1.DeleteOptions{GracePeriodSeconds: &seconds, Preconditions: &metav1.Preconditions{UID: &uid}}
-	if seconds == ownGrace {
+	if seconds == podGrace {
 		options.GracePeriodSeconds = nil
 	}
 	err := k.c.o.Core.Delete().Namespace(k.namespace).Resource("pods").Name(pod.name).
-		Timeout(apiWithin).Body(options).Do(ctx).Error()
+		Timeout(apiTimeout).Body(options).Do(ctx).Error()
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("deleting pod %s: %w", pod.name, err)
 	}
@@ -267,7 +267,7 @@ func (k *keeper) markPod(
 		return fmt.Errorf("encoding the marks of pod %s: %w", pod.name, err)
 	}
 	err = k.c.o.Core.Patch(types.MergePatchType).Namespace(k.namespace).Resource("pods").Name(pod.name).
-		Timeout(apiWithin).Body(patch).Do(ctx).Error()
+		Timeout(apiTimeout).Body(patch).Do(ctx).Error()
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("marking pod %s: %w", pod.name, err)
 	}

@@ -175,7 +175,7 @@ func TestForsaken(t *testing.T) {
 		"its pods are gone": {map[string]any{"/namespaces/" + p.Namespace: ending, pods: list("x")}, true},
 	} {
 		r, f := apiRound(t, c.objects)
-		if err := r.k.forsake(t.Context(), p); err != nil {
+		if err := r.k.releaseWithNamespace(t.Context(), p); err != nil {
 			t.Errorf("%s: %v", about, err)
 		}
 		path := fmt.Sprintf("PATCH /%s/namespaces/%s/workerpools/%s force=", v1alpha1.GroupVersion, p.Namespace, p.Name)

@@ -161,10 +161,10 @@ func (r *round) active(was *v1alpha1.ResourceManagerStatus) *v1alpha1.ResourceMa
 }
 
 const (
-	// secretEvery is how long a Secret counts after it was read. After a failure it is read again sooner.
-	secretEvery, secretAgain = 2 * time.Minute, 10 * time.Second
-	// secretWithin bounds one reading, for which the round waits.
-	secretWithin = 2 * time.Second
+	// secretInterval is how long a Secret counts after it was read. After a failure it is read again sooner.
+	secretInterval, secretRetry = 2 * time.Minute, 10 * time.Second
+	// secretTimeout bounds one reading, for which the round waits.
+	secretTimeout = 2 * time.Second
 )
 
 // secret returns the content of the pool's Secret; nil if it names none.
@@ -179,18 +179,18 @@ func (r *round) secretOf(ctx context.Context, field, name string) (map[string][]
 	switch {
 	case name == "":
 		return nil, nil
-	case k.secretName == name && r.now.Sub(k.secretRead) < secretEvery:
+	case k.secretName == name && r.now.Sub(k.secretRead) < secretInterval:
 		return k.secret, nil
 	}
 	var s corev1.Secret
-	err := k.c.o.Core.Get().Namespace(k.namespace).Resource("secrets").Name(name).Timeout(secretWithin).Do(ctx).Into(&s)
+	err := k.c.o.Core.Get().Namespace(k.namespace).Resource("secrets").Name(name).Timeout(secretTimeout).Do(ctx).Into(&s)
 	const stale = "the Secret of a pool could not be read again, so its last content is used"
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) && k.secretName == name {
-		k.complain(ctx, stale, err)
-		k.secretRead = r.now.Add(secretAgain - secretEvery)
+		k.logOnce(ctx, stale, err)
+		k.secretRead = r.now.Add(secretRetry - secretInterval)
 		return k.secret, nil
 	}
-	k.complain(ctx, stale, nil)
+	k.logOnce(ctx, stale, nil)
 	if err != nil {
 		k.secret, k.secretName = nil, ""
 	}
@@ -270,7 +270,7 @@ func (r *round) list() {
 	}
 }
 
-// recall says of each worker what the round before left.
+// recall fills in what the previous round recorded of each worker.
 func (r *round) recall() {
 	r.before = rows(r.k.status)
 	for i := range r.places {
@@ -327,7 +327,7 @@ func (r *round) ours(host string) bool {
 	return strings.HasSuffix(strings.ToLower(host), strings.ToLower(r.host("", "")))
 }
 
-// fill says what was observed of a worker, besides its NodeManagers.
+// fill adds what was observed of a worker, besides its NodeManagers.
 func (r *round) fill(pl *place, on map[string]int) {
 	w := pl.worker
 	pl.host = r.host(w.Name, pl.node)
@@ -343,7 +343,7 @@ func (r *round) fill(pl *place, on map[string]int) {
 	w.Cordoned = known && n.Closed(r.tolerations())
 	w.Room = r.p.Spec.Replicas != nil || n.Room(r.read.Floor.Plus(r.read.Overhead).Plus(r.read.Beside))
 	w.Unsold, w.Sells = pl.pod == nil && !r.sold(), n.Selling
-	w.Barred = r.barred()
+	w.Barred = r.executorMissing()
 	floor, ceiling := r.in.Settings.Floor, pool.Size{}
 	if pl.pod != nil {
 		if own, most := r.bounds(pl.pod); own != (pool.Size{}) {

@@ -21,8 +21,8 @@ import (
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
-// stopWithin is how long a NodeManager has to end if somebody deletes its pod and no manager answers.
-const stopWithin = 30 * time.Second
+// stopTimeout is the time that a NodeManager has to end if its pod is deleted while no manager runs.
+const stopTimeout = 30 * time.Second
 
 // defaultUser is the user of Hadoop in the images of its project.
 const defaultUser = 1000
@@ -123,8 +123,8 @@ func lastChange(p *corev1.Pod) time.Time {
 	return at
 }
 
-// podMatters reports whether the change of a pod is one to look at its pool for: not what the controller wrote itself,
-// nor what is read when the pod is gone.
+// podMatters reports whether the change of a pod needs a round of its pool. Changes that the controller wrote itself,
+// and fields that are only read after the pod's end, do not.
 func podMatters(before, after podRow) bool {
 	for _, r := range []*podRow{&before, &after} {
 		r.marks, r.raw, r.held, r.allowance, r.message, r.idle = pool.Marks{}, "", 0, "", "", false
@@ -186,7 +186,7 @@ func (r *round) fromTemplate(pl *place, marks, work string) (*corev1.Pod, *corev
 	metav1.SetMetaDataLabel(&p.ObjectMeta, v1alpha1.LabelPoolBusy, "true")
 	metav1.SetMetaDataLabel(&p.ObjectMeta, v1alpha1.LabelQoS, string(model.ClassBE))
 	metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.AnnotationPoolMarks, marks)
-	s, no, stop := &p.Spec, false, int64((r.read.Drain+stopWithin)/time.Second)
+	s, no, stop := &p.Spec, false, int64((r.read.Drain+stopTimeout)/time.Second)
 	s.TerminationGracePeriodSeconds = &stop
 	s.PriorityClassName = cmp.Or(s.PriorityClassName, v1alpha1.PriorityClassWorker)
 	s.AutomountServiceAccountToken = &no

@@ -68,7 +68,7 @@ func podOf(t *testing.T, given string) (*v1alpha1.WorkerPool, *corev1.Pod) {
 		},
 	})
 	r := &round{
-		k: newKeeper(c, p.Namespace, p.Name), p: p, read: read, t: &trouble{},
+		k: newKeeper(c, p.Namespace, p.Name), p: p, read: read, t: &problems{},
 		nodes: map[string]Node{"node-1.example": {Labels: map[string]string{"pool": "web"}}},
 	}
 	r.k.status = &p.Status

@@ -90,7 +90,7 @@ func New(o Options) *Controller {
 		pools.Changed = c.changed
 		pods := cache.New(func(obj any) podRow { return rowOf(obj.(*corev1.Pod)) })
 		pods.Changed, pods.Matters = c.changed, podMatters
-		pods.Gone = func(p podRow) { c.went(namespace, p) }
+		pods.Gone = func(p podRow) { c.keepGone(namespace, p) }
 		c.pools[namespace], c.pods[namespace] = pools, pods
 	}
 	return c
@@ -148,8 +148,8 @@ func (c *Controller) dispatch(ctx context.Context, wg *sync.WaitGroup) {
 	}
 }
 
-// fresh reports whether the pools and pods of a namespace are up to date.
-func (c *Controller) fresh(namespace string, now time.Time) bool {
+// synced reports whether the pools and pods of a namespace are up to date.
+func (c *Controller) synced(namespace string, now time.Time) bool {
 	return c.pools[namespace].Fresh(now, settleTime) && c.pods[namespace].Fresh(now, settleTime)
 }
 

@@ -119,7 +119,7 @@ func (k *keeper) readReports(ctx context.Context, p *v1alpha1.WorkerPool) (*v1al
 	for i := 0; ; i++ {
 		var c corev1.ConfigMap
 		name := reportName(p, i)
-		err := k.c.o.Core.Get().Namespace(p.Namespace).Resource("configmaps").Name(name).Timeout(apiWithin).Do(ctx).Into(&c)
+		err := k.c.o.Core.Get().Namespace(p.Namespace).Resource("configmaps").Name(name).Timeout(apiTimeout).Do(ctx).Into(&c)
 		if apierrors.IsNotFound(err) {
 			break
 		}

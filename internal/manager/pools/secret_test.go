@@ -50,13 +50,13 @@ func TestSecretStays(t *testing.T) {
 		}
 		round(0, http.StatusInternalServerError, "", 1) // it was never read
 		round(0, http.StatusOK, "one", 2)
-		round(secretEvery, http.StatusInternalServerError, "one", 3)
-		round(secretAgain/2, http.StatusInternalServerError, "one", 3)
-		round(secretAgain/2, http.StatusInternalServerError, "one", 4)
+		round(secretInterval, http.StatusInternalServerError, "one", 3)
+		round(secretRetry/2, http.StatusInternalServerError, "one", 3)
+		round(secretRetry/2, http.StatusInternalServerError, "one", 4)
 		content = "two"
-		round(secretAgain, http.StatusOK, "two", 5)
-		round(secretAgain, http.StatusOK, "two", 5)
-		round(secretEvery, gone, "", 6)
+		round(secretRetry, http.StatusOK, "two", 5)
+		round(secretRetry, http.StatusOK, "two", 5)
+		round(secretInterval, gone, "", 6)
 		round(time.Second, http.StatusInternalServerError, "", 7)
 		round(time.Second, http.StatusOK, "two", 8)
 	}

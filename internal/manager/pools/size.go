@@ -70,8 +70,8 @@ func (r *round) bounds(p *podRow) (floor, ceiling pool.Size) {
 	return floor, ceiling
 }
 
-// template returns a short text that differs when pods of another kind follow from the spec of the pool. What belongs
-// to a single worker, and what the ResourceManager alone is told, makes no difference.
+// template returns a short text that changes when the spec of the pool leads to different pods. Fields of a single
+// worker, and fields that only the ResourceManager receives, do not change it.
 func (r *round) template() string {
 	if r.kindOfPod == "" {
 		r.kindOfPod = r.newTemplate()

@@ -42,7 +42,7 @@ func poolRound(t *testing.T, file string, edit func(*v1alpha1.WorkerPool)) *roun
 		},
 	})
 	r := &round{
-		k: newKeeper(c, p.Namespace, p.Name), now: time.Now(), p: p, read: read, nodes: map[string]Node{}, t: &trouble{},
+		k: newKeeper(c, p.Namespace, p.Name), now: time.Now(), p: p, read: read, nodes: map[string]Node{}, t: &problems{},
 	}
 	r.k.status = &p.Status
 	r.in.Settings = r.settings()

@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// phasesEvery is the least time between two writes of a status for what is there to be read only. Some worker changes
+	// phasesEvery is the least time between two writes of a status for changes that only people read. Some worker changes
 	// in each round.
 	phasesEvery = 4 * time.Second
 	// numbersEvery is the same for numbers.
@@ -38,7 +38,7 @@ const (
 
 // report writes what came out of a round into the status of the pool, and removes the finalizer of a pool whose workers
 // are gone.
-func (k *keeper) report(ctx context.Context, now time.Time, p *v1alpha1.WorkerPool, r *round, t *trouble) {
+func (k *keeper) report(ctx context.Context, now time.Time, p *v1alpha1.WorkerPool, r *round, t *problems) {
 	next := *k.status // with its own conditions; nothing changes what else it points to
 	next.Conditions = slices.Clone(next.Conditions)
 	next.ObservedGeneration = p.Generation
@@ -59,9 +59,9 @@ func (k *keeper) report(ctx context.Context, now time.Time, p *v1alpha1.WorkerPo
 	k.conditions(&next, p, r, t)
 	k.warn(ctx, p, t)
 	if p.DeletionTimestamp != nil && gone {
-		k.complain(ctx, "labels of a deleted pool's hosts stay in the ResourceManager; remove them with "+
-			"yarn rmadmin -replaceLabelsOnNode", r.farewell(ctx))
-		k.complain(ctx, "a deleted pool could not be let go", k.release(ctx, p))
+		k.logOnce(ctx, "labels of a deleted pool's hosts stay in the ResourceManager; remove them with "+
+			"yarn rmadmin -replaceLabelsOnNode", r.removeLabels(ctx))
+		k.logOnce(ctx, "removing the finalizer of a deleted pool failed", k.release(ctx, p))
 		return
 	}
 	if r != nil {
@@ -81,7 +81,7 @@ func (k *keeper) report(ctx context.Context, now time.Time, p *v1alpha1.WorkerPo
 	// written is a condition of the next status.
 	k.unreported = k.writeReports(ctx, p, &next, int(shown.Reports))
 	err := k.writeStatus(ctx, p, shown)
-	if k.complain(ctx, "the status of a pool could not be written", err); err != nil {
+	if k.logOnce(ctx, "the status of a pool could not be written", err); err != nil {
 		return
 	}
 	if k.written = now; k.unreported == nil {
@@ -218,15 +218,15 @@ func (r *round) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
 	return gone
 }
 
-// forgetWithin is the most for which a pool waits until the ResourceManager no longer shows the NodeManager of a pod
-// that has gone. It is lost after 10 minutes by default (yarn.nm.liveness-monitor.expiry-interval-ms).
-const forgetWithin = 12 * time.Minute
+// forgetTime is the longest time that a pool waits for the ResourceManager to remove the NodeManager of a pod that is
+// gone. By default, a NodeManager is lost after 10 minutes (yarn.nm.liveness-monitor.expiry-interval-ms).
+const forgetTime = 12 * time.Minute
 
 // shown reports whether the ResourceManager still shows a NodeManager whose pod has just gone, as after a kill -9. If
 // its host lost the label now, containers of the default partition would be placed there, and never start.
 func (r *round) shown(pl *place) bool {
 	m, _ := pl.worker.Manager()
-	return m != nil && r.now.Sub(pl.worker.Ended) < forgetWithin
+	return m != nil && r.now.Sub(pl.worker.Ended) < forgetTime
 }
 
 func amountOf(s pool.Size) *v1alpha1.YARNResources {
@@ -293,7 +293,7 @@ func (r *round) counts(pl *place) bool {
 }
 
 // conditions sets the conditions of a status. Unchanged ones keep the time of their last change.
-func (k *keeper) conditions(s *v1alpha1.WorkerPoolStatus, p *v1alpha1.WorkerPool, r *round, t *trouble) {
+func (k *keeper) conditions(s *v1alpha1.WorkerPoolStatus, p *v1alpha1.WorkerPool, r *round, t *problems) {
 	if r != nil {
 		var given []string
 		for _, w := range s.Workers {
@@ -364,7 +364,7 @@ func (r *round) outdated() string {
 }
 
 // warn writes an event for each problem that is new.
-func (k *keeper) warn(ctx context.Context, p *v1alpha1.WorkerPool, t *trouble) {
+func (k *keeper) warn(ctx context.Context, p *v1alpha1.WorkerPool, t *problems) {
 	for kind := range k.warned {
 		if _, still := t.all[kind]; !still {
 			delete(k.warned, kind)
@@ -378,25 +378,25 @@ func (k *keeper) warn(ctx context.Context, p *v1alpha1.WorkerPool, t *trouble) {
 			APIVersion: v1alpha1.GroupVersion, Kind: "WorkerPool", Namespace: p.Namespace, Name: p.Name, UID: p.UID,
 		}
 		message := kube.Shorten(problem.message(), 1000)
-		writing, cancel := context.WithTimeout(ctx, apiWithin)
+		writing, cancel := context.WithTimeout(ctx, apiTimeout)
 		err := actkube.Warn(writing, k.c.o.Core, actkube.Manager(k.c.o.Identity), about, problem.reason, message,
 			string(p.UID)+kind+problem.reason+time.Now().UTC().Format("2006-01-02T15"))
 		cancel()
-		if k.complain(ctx, "an event about a pool could not be written", err); err == nil {
+		if k.logOnce(ctx, "an event about a pool could not be written", err); err == nil {
 			k.warned[kind] = problem.reason
 		}
 	}
 }
 
-// farewell takes the label off the hosts of a pool whose workers are gone.
-func (r *round) farewell(ctx context.Context) error {
+// removeLabels removes the label from the hosts of a pool whose workers are gone.
+func (r *round) removeLabels(ctx context.Context) error {
 	if r.crew != nil {
 		return nil // it leaves nothing behind
 	}
 	if !r.state.Known {
 		return errors.Join(errors.New("no ResourceManager answers"), r.unexclude())
 	}
-	ctx, cancel := context.WithTimeout(ctx, tellWithin)
+	ctx, cancel := context.WithTimeout(ctx, rmTimeout)
 	defer cancel()
 	hosts := map[string]string{}
 	for _, pl := range r.places {
@@ -435,7 +435,7 @@ func (k *keeper) writeStatus(ctx context.Context, p *v1alpha1.WorkerPool, s *v1a
 		return fmt.Errorf("encoding the status: %w", err)
 	}
 	err = k.c.o.Custom.Patch(types.MergePatchType).Namespace(p.Namespace).Resource("workerpools").Name(p.Name).
-		SubResource("status").Timeout(apiWithin).Body(patch).Do(ctx).Error()
+		SubResource("status").Timeout(apiTimeout).Body(patch).Do(ctx).Error()
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("writing the status: %w", err)
 	}

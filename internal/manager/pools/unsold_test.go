@@ -33,7 +33,7 @@ func unsoldRound(t *testing.T, file string, sold func() bool) *round {
 		Batch: func(pod *corev1.Pod) (*corev1.Pod, bool) { return pod, sold() },
 	})
 	r := &round{
-		k: newKeeper(c, p.Namespace, p.Name), p: p, read: read, nodes: map[string]Node{"node-1.example": {}}, t: &trouble{},
+		k: newKeeper(c, p.Namespace, p.Name), p: p, read: read, nodes: map[string]Node{"node-1.example": {}}, t: &problems{},
 	}
 	r.k.status = &p.Status
 	r.list()

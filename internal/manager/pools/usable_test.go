@@ -129,8 +129,8 @@ func TestEndWithoutSpec(t *testing.T) {
 	if used != nil || err == nil {
 		t.Fatalf("the spec can be used: %v", err)
 	}
-	var problems trouble
-	k.endUnread(t.Context(), time.Now(), p, &problems)
+	var found problems
+	k.endUnread(t.Context(), time.Now(), p, &found)
 	var deleted []string
 	for change, body := range f.changes {
 		if strings.Contains(body, "gracePeriodSeconds") {
@@ -141,6 +141,6 @@ func TestEndWithoutSpec(t *testing.T) {
 	slices.Sort(deleted)
 	path := "DELETE /namespaces/" + p.Namespace + "/pods/"
 	if want := []string{path + "over force=", path + "over-of-one-size force="}; !slices.Equal(deleted, want) {
-		t.Errorf("the changes are %q, want %q; %v", deleted, want, problems.all)
+		t.Errorf("the changes are %q, want %q; %v", deleted, want, found.all)
 	}
 }

@@ -40,7 +40,7 @@ func parseThread(content []byte) (t thread, ok bool) {
 // (rcu), memory for whoever needs it (kswapd), and the journals of file systems, for which each fsync waits.
 //
 // The others are left out. A worker that is bound to no CPU (kworker/u) runs on any free one, real-time threads never
-// wait for pods, and nobody waits for those that tidy up.
+// wait for pods, and no task waits for threads that clean up.
 func ownThread(name []byte) bool {
 	for _, prefix := range []string{"ksoftirqd/", "rcu_preempt", "rcu_sched", "kswapd", "jbd2/", "xfs-cil/", "xfsaild/"} {
 		if bytes.HasPrefix(name, []byte(prefix)) {

@@ -59,7 +59,7 @@ func fetchWithin(limit time.Duration, target model.ServiceTarget) model.ServiceF
 // TestMetric checks which value of an answer counts.
 func TestMetric(t *testing.T) {
 	const two = "seconds{handler=\"a\"} 5\nseconds{code=\"1\", handler=\"a\\\"b}\",} 2\n"
-	long := "seconds{a=\"" + strings.Repeat("x", 2*longLine) + "\"} 9\n"
+	long := "seconds{a=\"" + strings.Repeat("x", 2*maxLineBytes) + "\"} 9\n"
 	label := []model.MetricLabel{{Name: "handler", Value: `a"b}`}, {Name: "zone", Value: ""}}
 	for name, c := range map[string]struct {
 		answer string

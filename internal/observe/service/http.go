@@ -87,7 +87,7 @@ func (f *Fetcher) series(ctx context.Context, t *model.ServiceTarget, name strin
 	}
 	address := "http://" + net.JoinHostPort(t.IP, strconv.FormatInt(t.Source.Port, 10)) + t.Source.Path
 	return f.get(ctx, address, "text/plain;version=0.0.4", func(body io.Reader) error {
-		return lines(bufio.NewReaderSize(body, longLine), func(line []byte) error {
+		return lines(bufio.NewReaderSize(body, maxLineBytes), func(line []byte) error {
 			s, is := parse(line, name)
 			if !is || !s.has(t.Source.Labels) {
 				return nil

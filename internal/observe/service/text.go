@@ -11,8 +11,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// longLine is the length of a line from which on it is skipped.
-const longLine = 8 << 10
+// maxLineBytes is the length at which a line is skipped.
+const maxLineBytes = 8 << 10
 
 // lines calls a function for each line of a text. A longer line than the reader's buffer is skipped.
 func lines(r *bufio.Reader, each func(line []byte) error) error {

@@ -41,8 +41,8 @@ const (
 	day      = 24 * time.Hour
 )
 
-// taught is how many days of the past of its pods teach the predictor of a node, at most.
-const taught = 7
+// historyDays is the maximum number of past days of its pods from which the predictor of a node learns.
+const historyDays = 7
 
 // Part is the time for which series have one value.
 const Part = 15 * time.Minute

@@ -16,8 +16,8 @@ import (
 // (decide/node/suppress).
 const limitBand = 40
 
-// youth is how long a pod counts with its request (decide/node/slack), and a tick.
-const youth = time.Minute + tick
+// startupTime is the time for which a pod counts with its request (see decide/node/slack), plus one tick.
+const startupTime = time.Minute + tick
 
 // member is a node of the cluster with its agent and its pods. Times are after the beginning of the day.
 type member struct {
@@ -68,7 +68,7 @@ func (n *member) add(p *pod, now time.Duration) {
 		n.View.Tree.Pods[p.UID] = model.PodGroup{Dir: n.View.Tree.BestEffort + "/pod" + p.UID}
 	}
 	if p.online != nil {
-		n.young = now + youth
+		n.young = now + startupTime
 	}
 	p.Created, p.used = node.Dawn().Add(now), 0
 	n.changed(now)

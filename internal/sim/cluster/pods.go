@@ -37,7 +37,7 @@ type service struct {
 // at returns the use at a time after the beginning of the simulated day of a grid, as a share of its limit. Days before
 // the first are like the first.
 func at(g *trace.Grid, simulated int, t time.Duration) float64 {
-	const back = taught + 1 // days, so that t is positive
+	const back = historyDays + 1 // days, so that t is positive
 	n := (t + back*day) / day
 	second := int64((t + back*day - n*day) / time.Second)
 	values := g.Days[min(max(simulated+int(n)-back, 0), len(g.Days)-1)]
@@ -71,13 +71,13 @@ func (s *service) mean() float64 {
 }
 
 // services returns what the online pods use: each part of the trace on each of its days that has half of the other days
-// before it, at most [taught]. In random order, and again from the beginning if there are more pods.
+// before it, at most [historyDays]. In random order, and again from the beginning if there are more pods.
 func (o *Options) services(random *rand.Rand) (all []*service, distinct, history int) {
 	var kinds []service
-	history = taught
+	history = historyDays
 	for i := range o.Use {
 		g := &o.Use[i]
-		before := min(len(g.Days)/2, taught)
+		before := min(len(g.Days)/2, historyDays)
 		history = min(history, before)
 		for d := before; d < len(g.Days); d++ {
 			kinds = append(kinds, service{grid: g, day: d, size: g.Limit})
@@ -129,7 +129,7 @@ func (o *Options) onlinePods(services []*service, random *rand.Rand) []*pod {
 // recordedPods returns the online pods of a recorded cluster, without nodes, how many there are, and the days before
 // the last one.
 func (o *Options) recordedPods(random *rand.Rand) (all []*pod, distinct, history int) {
-	history = taught
+	history = historyDays
 	for i := range o.Services {
 		s := &o.Services[i]
 		last := len(s.Use.Days) - 1

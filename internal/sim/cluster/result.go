@@ -120,7 +120,7 @@ type Result struct {
 	Scheduler Scheduler
 	Policy    string
 	Services  int // different parts and days of the trace that online pods use
-	History   int // days that taught the predictors
+	History   int // days that historyDays the predictors
 
 	// CPU, in percent of all nodes', in the mean of the day.
 	OnlinePercent, BatchPercent, CPUPercent float64

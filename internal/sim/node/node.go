@@ -131,7 +131,7 @@ func offered(published []model.Published) (offer model.Amount) {
 	return offer
 }
 
-// Shown returns what the manager of a pool knows of the node.
+// Shown returns the node as the manager of a pool observes it.
 func (n *Node) Shown() pool.Node {
 	cpu, memory := &n.Reported[0], &n.Reported[1]
 	return pool.Node{

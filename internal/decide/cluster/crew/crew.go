@@ -11,18 +11,18 @@ package crew
 import "time"
 
 const (
-	// idleGrace is what a pod that is deleted has to end its processes if nothing runs in it.
+	// idleGrace is the termination grace period of a deleted pod in which no query runs.
 	idleGrace = 10 * time.Second
-	// killGrace is the same if its time is over.
+	// killGrace is the termination grace period of a deleted pod whose deadline has passed.
 	killGrace = time.Second
-	// drainRetry is the time after which a drain that does not show is asked for once more.
+	// drainRetry is the time after which a drain is requested again if the engine does not report it.
 	drainRetry = 15 * time.Second
 )
 
-// Settings are the pool's.
+// Settings are the settings of one pool.
 type Settings struct {
-	// Least is what a worker without work takes from the request to drain to its end, such as two grace periods of the
-	// engine. A drain never begins later than this before the end of a window.
+	// Least is the time that a worker without work needs from the drain request to its end, such as two grace periods
+	// of the engine. A drain begins at least this long before the end of a window.
 	Least    time.Duration
 	Grace    time.Duration // to drain if the node asks for the pod's eviction
 	Drain    time.Duration // to drain if the worker is to stop and has no end
@@ -33,7 +33,8 @@ type Settings struct {
 	Attempts int           // a worker that failed to register this many times in a row is given up
 	// Reversible means that the engine can take a drain back.
 	Reversible bool
-	// Invalid means that the spec of the pool cannot be used, and these are of an earlier one: no pod is made.
+	// Invalid means that the present spec of the pool is invalid, and these settings come from an earlier spec. No pod
+	// is created.
 	Invalid bool
 }
 
@@ -57,7 +58,7 @@ const (
 	Finished State = "Drained"  // it has no work
 )
 
-// Worker is one place for a worker of the engine, with a name that stays.
+// Worker is a slot for one worker of the engine. The name of the slot stays the same over all of its pods.
 type Worker struct {
 	Name     string
 	Wanted   bool      // it is to run now
@@ -81,9 +82,9 @@ type Pod struct {
 	Marks    Marks
 }
 
-// Marks are what the controller keeps on a pod, because nobody else shows it.
+// Marks are notes of the controller on a pod: facts that neither the engine nor the API reports.
 type Marks struct {
-	// The engine had it as active.
+	// The engine listed it as active.
 	Registered bool `json:"registered,omitzero"`
 	// Since when it is to stop; zero: it is to stay.
 	Leaving time.Time `json:"leaving,omitzero"`
@@ -91,7 +92,7 @@ type Marks struct {
 	Asked time.Time `json:"asked,omitzero"`
 	// The engine showed the drain.
 	Drains bool `json:"drains,omitzero"`
-	// Since when its engine does not have it as active; zero: it has.
+	// Since when its engine does not list it as active; zero: the engine lists it.
 	Missing time.Time `json:"missing,omitzero"`
 	// Since when its node is tight; zero: it is not.
 	Tight time.Time `json:"tight,omitzero"`

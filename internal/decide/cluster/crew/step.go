@@ -28,7 +28,7 @@ const (
 	DeletePod Verb = "DeletePod" // with this time for its processes to end
 )
 
-// Code says why.
+// Code is the reason for a step, in one word.
 type Code string
 
 // The reasons.

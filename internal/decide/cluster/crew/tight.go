@@ -16,8 +16,8 @@ type Seat struct {
 	Leaves  bool         // it drains already
 }
 
-// Tight returns the workers of a node that are to give way because the node offers less than what is bound there: the
-// youngest, as few as are needed, less those that drain already. Pods of others do not give way here.
+// Tight returns the workers that must stop because their node offers less than its bound pods request: the youngest
+// ones, as few as necessary, without those that already drain. It never selects pods of others.
 func Tight(offer, bound model.Amount, seats []Seat) map[string]bool {
 	cpu, memory := bound.CPU-offer.CPU, bound.Memory-offer.Memory
 	var stay []Seat
@@ -57,8 +57,8 @@ type Tally struct {
 	Leaving int // that drain or stop
 }
 
-// Count counts workers by the steps of [Next] for the same input. A worker that its node has no room for is not wanted:
-// otherwise a pool of all nodes would wait for those that are full.
+// Count counts workers by the steps of [Next] for the same input. A worker whose node has no room does not count as
+// wanted: otherwise a pool on all nodes would never be complete.
 func Count(in *Input, steps []Step) (t Tally) {
 	for i, s := range steps {
 		w := &in.Workers[i]

@@ -46,8 +46,8 @@ const (
 	brakedEvery = time.Minute
 )
 
-// forgiven is the time after the last withdrawal from which a node counts as never lost.
-const forgiven = time.Hour
+// strikeExpiry is the time after its last withdrawal after which a node counts as never lost.
+const strikeExpiry = time.Hour
 
 // maxRoundGap is the longest counted time between two rounds. After a longer pause of the process, missed changes are
 // possible.
@@ -184,7 +184,7 @@ func Round(in Input, s State) ([]Action, Summary, State) {
 			next.leases.add(next.clock - before.renewed)
 		}
 		n := observe(seen, before, known, next.clock, in.Settings)
-		cause, since := n.trouble(seen)
+		cause, since := n.loss(seen)
 		if seen.Agent != AgentAbsent && !seen.Gone || n.watched {
 			sum.Agents++
 		}
@@ -230,7 +230,7 @@ func (s *State) withdraw(lost []candidate, sum Summary) {
 		}
 		s.recent = append(s.recent, s.clock)
 		n := s.nodes[c.name]
-		if s.clock-n.struck >= forgiven {
+		if s.clock-n.struck >= strikeExpiry {
 			n.strikes = 0
 		}
 		n.withdrawn, n.lifting, n.struck = true, false, s.clock
@@ -287,9 +287,8 @@ func (n *node) patience(set Settings) time.Duration {
 	return set.BackAfter << min(max(n.strikes-1, 0), 4)
 }
 
-// trouble returns the cause of a node's loss and its begin. If the kubelet is lost, the state of the agent is not
-// known.
-func (n *node) trouble(seen *Node) (Cause, time.Duration) {
+// loss returns why a node is lost, and since when. If the kubelet is lost, the state of the agent is not known.
+func (n *node) loss(seen *Node) (Cause, time.Duration) {
 	lease := max(n.renewed, n.since)
 	if n.ready {
 		return KubeletLost, lease
@@ -306,7 +305,7 @@ func (n *node) trouble(seen *Node) (Cause, time.Duration) {
 
 // actions returns the remaining actions on a node.
 func (n *node) actions(seen *Node, clock time.Duration, set Settings) []Action {
-	cause, since := n.trouble(seen)
+	cause, since := n.loss(seen)
 	act := func(verb Verb) []Action { return []Action{{seen.Name, verb, cause, clock - since}} }
 	switch {
 	case seen.Gone:

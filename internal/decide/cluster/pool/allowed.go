@@ -2,9 +2,9 @@ package pool
 
 import "time"
 
-// notice is how many times the grace before its end a worker that is to stop has an allowance of nothing, so that its
-// guard tells executors to leave. Where the ResourceManager decommissions workers gracefully, it tells them.
-const notice = 2
+// noticeGraces is the time before its end, in multiples of the grace, from which a worker that stops has an allowance
+// of zero, so that its guard asks executors to leave. In a graceful decommission, the ResourceManager asks them.
+const noticeGraces = 2
 
 // Allowed returns what the guard of a worker lets its containers use after its next step, and until when the others may
 // run: the size that the worker's deadline is for, or without a deadline its total. It is not known while the
@@ -13,7 +13,7 @@ const notice = 2
 func Allowed(in *Input, w *Worker, s *Step) (size Size, until time.Time, known bool) {
 	m, _ := w.Manager()
 	switch {
-	case !s.By.IsZero() && !in.Settings.Graceful && in.Now.After(s.By.Add(-notice*in.Settings.Grace)):
+	case !s.By.IsZero() && !in.Settings.Graceful && in.Now.After(s.By.Add(-noticeGraces*in.Settings.Grace)):
 		return Size{}, s.By, true
 	case !s.Marks.Until.IsZero():
 		return s.Marks.Into, s.Marks.Until, true

@@ -5,7 +5,7 @@ import "time"
 // strayAfter is when a NodeManager that did not register is asked for its name. Its web services are up by then.
 const strayAfter = 20 * time.Second
 
-// Question is what the NodeManager of a worker is asked for a decision, because the ResourceManager does not say it.
+// Question is a fact that a decision needs and only the NodeManager of the worker reports.
 type Question int
 
 // The questions.

@@ -9,7 +9,7 @@ import (
 // Times of a pool that follows demand.
 const (
 	demandAge = time.Minute     // a demand that was read longer ago is not known
-	chance    = 3 * time.Minute // in which a new worker takes some of what waits, if it can
+	chance    = 3 * time.Minute // for a new worker to get a container, before it counts as unable to take one
 )
 
 // Demand is what applications wait for.
@@ -23,23 +23,22 @@ type Demand struct {
 // Known reports whether the demand is known.
 func (d *Demand) Known(now time.Time) bool { return !d.Read.IsZero() && now.Sub(d.Read) < demandAge }
 
-// Blind reports whether it has not been known for so long that workers run as if something waited.
+// Blind reports whether the demand has been unknown for so long that workers run as if applications waited.
 func (d *Demand) Blind(now time.Time) bool {
 	return !d.Known(now) && !d.Failing.IsZero() && now.Sub(d.Failing) >= demandAge
 }
 
-// Following is what a pool that follows demand knows from one round to the next. The zero value knows nothing.
+// Following is the state between rounds of a pool that follows demand. The zero value has no history.
 type Following struct {
 	idle   map[string]idle // by worker
-	called map[string]bool // workers without a pod that the demand of the last reading calls
-	read   time.Time       // of it
+	called map[string]bool // workers without a pod that the last known demand needs
+	read   time.Time       // when that demand was read
 }
 
-// idle is since when a worker runs nothing while nothing waits, and when that was seen last.
+// idle is the time since which a worker runs no container while no application waits, and when that was last observed.
 type idle struct{ since, seen time.Time }
 
-// FollowDemand takes the wish from workers that the demand does not call for. before is what it returned in the round
-// before.
+// FollowDemand marks workers that the demand does not need as not wanted. before is its result of the previous round.
 //
 // A worker without a pod comes when something waits: as many at a time as can take that by their floors. Those that
 // came and still run nothing after a while could not take it, and do not count any more: their slack may be too small

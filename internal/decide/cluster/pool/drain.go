@@ -61,18 +61,18 @@ func (r *round) drain(m *Manager, end time.Time) Step {
 	return s
 }
 
-// partly reports whether a part of what containers use has to end by the deadline of a shrink, and the rest may go on.
-// A NodeManager that is decommissioned keeps all of it or nothing.
+// partly reports whether only some containers must end by the deadline of a shrink, and the others may continue. A
+// NodeManager that is decommissioned keeps all containers or none.
 func (r *round) partly() bool {
 	m, _ := r.w.Manager()
 	return !r.marks.Until.IsZero() && !r.marks.Into.Fits(r.set.Floor) && !r.w.Pod.Evicted &&
 		(m == nil || m.State != decommissioning)
 }
 
-// clockPrecision is the precision of times that the ResourceManager is told, which are relative to its clock.
+// clockPrecision is the precision of deadlines sent to the ResourceManager, which are relative to its clock.
 const clockPrecision = time.Second
 
-// postpone tells the ResourceManager that containers have longer than it was told: a deadline was lifted.
+// postpone sends the ResourceManager a later deadline for containers, because an earlier deadline was lifted.
 func (r *round) postpone(m *Manager, s Step) Step {
 	s.Why = SlackRestored
 	if m.State == decommissioning {
@@ -94,7 +94,7 @@ func (r *round) shed(m *Manager, s Step, end time.Time) Step {
 	if first.After(end) {
 		first = end
 	}
-	// A shrink before may have told a later time.
+	// An earlier shrink may have set a later deadline.
 	told := !r.marks.Told.IsZero() && !r.marks.Told.After(first.Add(clockPrecision))
 	if m.State == decommissioning || m.Total.Fits(r.set.Floor) && r.marks.Armed.Equal(r.in.RM.Since) && told {
 		s.Within = 0

@@ -12,14 +12,14 @@ const (
 	// The margin of memory, in percent of what a worker may offer beyond its floor: before it was measured, and at least.
 	initialMargin = 15
 	minMargin     = 5
-	// A growth that the node takes back within so many windows was hasty. A worker that shrank does not grow for so many
-	// windows at most.
+	// Growth is hasty if the node takes it back within hastyWindows windows. A worker that shrank does not grow for at
+	// most maxHoldWindows windows.
 	hastyWindows   = 3
 	maxHoldWindows = 6
-	// Containers that only lack CPU run slower. While their node sells something, they have so many times the grace to
+	// Containers that only lack CPU run slower. While their node sells resources, they have this multiple of the grace to
 	// end.
 	patienceFactor = 60
-	// The most that this becomes. A ResourceManager takes no deadline beyond 24 days.
+	// The upper limit of that time. A ResourceManager accepts no deadline beyond 24 days.
 	maxPatience = 24 * time.Hour
 	minNotice   = 5 * time.Second // of a deadline; of a short grace, a quarter
 )
@@ -73,8 +73,8 @@ func (r *round) limit() Size {
 	return r.set.Ceiling
 }
 
-// shrinks keeps when a worker shrank, and for how long it does not grow then. If it had grown shortly before, the slack
-// comes and goes, and that time doubles.
+// shrinks records when a worker shrank, and for how long it must not grow after that. If it had grown shortly before,
+// the slack is unstable, and that time doubles.
 func (r *round) shrinks() {
 	m, window := &r.marks, r.set.Window
 	switch {

@@ -10,22 +10,22 @@ import (
 
 // Limits of a history.
 const (
-	// blind is the longest time between two looks at a node that a history bridges. Rounds of a pool are up to two
-	// seconds apart.
-	blind = time.Minute
-	// samples is the time of three samples of one second.
-	samples = 3 * time.Second
-	// levels is the most that a history remembers. The agent reports amounts every 15 s at most.
-	levels = 128
-	// release is the time from the growth of online pods' memory to its release by workers: 15 s until a report shows it,
-	// the default of drain.grace, and some seconds for the processes to end.
-	release = 90 * time.Second
-	// measured is for how long the falls of memory must have been watched to count as its margin.
-	measured = time.Hour
-	halfLife = 12 * time.Hour // of a fall of memory
+	// maxGap is the longest time between two observations of a node that a history bridges. A pool has a round every two
+	// seconds at least.
+	maxGap = time.Minute
+	// spareWindow is the time of three samples of one second.
+	spareWindow = 3 * time.Second
+	// maxLevels is the number of levels that a history keeps. The agent reports amounts at most every 15 s.
+	maxLevels = 128
+	// releaseTime is the time from the growth of online pods' memory to its release by workers: 15 s until a report shows
+	// the growth, the default of drain.grace, and some seconds for the processes to end.
+	releaseTime = 90 * time.Second
+	// marginAge is how long the falls of memory must have been observed before they determine the margin.
+	marginAge = time.Hour
+	halfLife  = 12 * time.Hour // of a fall of memory
 )
 
-// Level is what a node had for workers from a time on.
+// Level is what a node had for workers since a time.
 type Level struct {
 	At time.Time
 	// Rest is the part of the offer that no batch pod requests. It may be negative.
@@ -39,9 +39,9 @@ type Level struct {
 // value has seen nothing. Values of a History are independent: See changes none.
 type History struct {
 	since time.Time // it was watched without a gap from then on
-	seen  time.Time // the last look
+	seen  time.Time // the last observation
 	past  []Level   // by time; the first may begin long before the time that is remembered
-	// fall is the largest fall of the rest of the memory within the time release, in bytes, as of the time fell.
+	// fall is the largest fall of the rest of the memory within releaseTime, in bytes, as of the time fell.
 	fall int64
 	fell time.Time
 }
@@ -49,7 +49,7 @@ type History struct {
 // See returns the history with what a node has now. It keeps as much as the given time. A history with a gap, or whose
 // clock was set back, starts anew: what a worker may offer does not grow before it has been watched for long enough.
 func (h History) See(now time.Time, rest, spare model.Amount, keep time.Duration) History {
-	if len(h.past) == 0 || now.Before(h.seen) || now.Sub(h.seen) > blind {
+	if len(h.past) == 0 || now.Before(h.seen) || now.Sub(h.seen) > maxGap {
 		return History{since: now, seen: now, past: []Level{{now, rest, spare}}}
 	}
 	h.seen = now
@@ -57,7 +57,7 @@ func (h History) See(now time.Time, rest, spare model.Amount, keep time.Duration
 	for old+1 < len(h.past) && now.Sub(h.past[old+1].At) >= keep {
 		old++
 	}
-	if len(h.past)-old >= levels {
+	if len(h.past)-old >= maxLevels {
 		old++
 		h.since = h.past[old].At // what is forgotten does not count
 	}
@@ -78,7 +78,7 @@ func (h History) falls(now time.Time) int64 {
 // drop returns by how much memory is less now than it was within the time in which workers release memory.
 func (h History) drop(memory int64) (most int64) {
 	for i, l := range h.past {
-		if h.seen.Sub(h.until(i)) < release {
+		if h.seen.Sub(h.until(i)) < releaseTime {
 			most = max(most, l.Rest.Memory-memory)
 		}
 	}
@@ -114,7 +114,7 @@ func (h History) Windows(window time.Duration) Windows {
 		Tenth: h.mean(window / 10), Half: h.mean(window / 2), Whole: h.mean(window),
 		Watched: h.seen.Sub(h.since) >= window,
 	}
-	if w.Margin = -1; h.seen.Sub(h.since) >= measured {
+	if w.Margin = -1; h.seen.Sub(h.since) >= marginAge {
 		w.Margin = h.falls(h.seen)
 	}
 	for i := range h.past {
@@ -122,7 +122,7 @@ func (h History) Windows(window time.Duration) Windows {
 		if h.seen.Sub(until) < window {
 			w.Lowest = model.Amount{CPU: min(w.Lowest.CPU, l.Rest.CPU), Memory: min(w.Lowest.Memory, l.Rest.Memory)}
 		}
-		if h.seen.Sub(until) < samples {
+		if h.seen.Sub(until) < spareWindow {
 			w.Spare = model.Amount{CPU: max(w.Spare.CPU, l.Spare.CPU), Memory: max(w.Spare.Memory, l.Spare.Memory)}
 		}
 	}

@@ -107,7 +107,7 @@ func TestHistoryStartsAnew(t *testing.T) {
 		rest.CPU++
 		h = h.See(noon.Add(time.Duration(181+second)*time.Second), rest, rest, 10*time.Minute)
 	}
-	if len(h.past) > levels || h.Windows(10*time.Minute).Watched {
+	if len(h.past) > maxLevels || h.Windows(10*time.Minute).Watched {
 		t.Errorf("%d levels, watched: %v", len(h.past), h.Windows(10*time.Minute).Watched)
 	}
 	if before := (History{}).Windows(window); before != (Windows{}) {

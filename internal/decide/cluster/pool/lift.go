@@ -13,9 +13,9 @@ func (m *Marks) begin(manager *Manager, until time.Time) {
 // lift ends a deadline.
 func (m *Marks) lift() { m.Until, m.Into, m.From = time.Time{}, Size{}, Size{} }
 
-// lift ends the deadline of a shrink whose cause is gone: what is in use fits into the size that it was for, or the
-// node has room for it again. It also ends one whose containers have ended, as far as the ResourceManager heard of it:
-// those that do not fit into a size that it has still to hear of have a deadline of their own.
+// lift ends the deadline of a shrink that is no longer needed: the usage fits into the size for which the deadline was
+// set, or the node has room for it again. It also ends a deadline whose containers have ended, if the shrink reached
+// the ResourceManager: containers that do not fit into a size that it has not received yet get their own deadline.
 func (r *round) lift(m *Manager) {
 	r.short(m)
 	if m.Used.Fits(r.marks.Into) || r.labelled(m) && m.Used.Fits(r.room()) || r.heard(m) && m.Used.Fits(m.Total) {
@@ -23,14 +23,14 @@ func (r *round) lift(m *Manager) {
 	}
 }
 
-// heard reports whether the ResourceManager heard of a shrink since the deadline began. The total of a NodeManager that
-// is decommissioned does not say that: it is what is in use.
+// heard reports whether a shrink has reached the ResourceManager since the deadline began. The total of a NodeManager
+// that is decommissioned does not show that, because it is what is in use.
 func (r *round) heard(m *Manager) bool {
 	return !r.marks.Until.IsZero() && m.State != decommissioning && !r.marks.From.Fits(m.Total)
 }
 
-// ending reports whether a deadline that the ResourceManager heard of is near or over. What would not fit only from now
-// on would end with the rest, so nothing shrinks further until it is over.
+// ending reports whether a deadline that has reached the ResourceManager is near or has passed. A further shrink would
+// then end more containers at that deadline, without notice, so the worker does not shrink until the deadline is over.
 func (r *round) ending(m *Manager) bool {
 	return r.heard(m) && r.marks.Until.Sub(r.in.Now) < min(minNotice, r.set.Grace/4)
 }
@@ -44,8 +44,8 @@ func (r *round) has() Size {
 	return Size{MemoryMiB: f.Now.MemoryMiB, VCores: min(f.Now.VCores, f.Spare.VCores)}.Or(r.set.Floor)
 }
 
-// short notes when the node has less memory than containers use. A fall that deep makes the margin so large that it
-// would end them when the fall is over. So it does not count for them any more, until it leaves them enough.
+// short records whether the node had less memory than containers use. So deep a fall makes the margin so large that it
+// would end the same containers after the fall. So they need not leave the margin free until it fits beside them.
 func (r *round) short(m *Manager) {
 	switch has := r.has().MemoryMiB; {
 	case m.Used.MemoryMiB > has:
@@ -55,7 +55,7 @@ func (r *round) short(m *Manager) {
 	}
 }
 
-// room returns what the node has for containers that run. Those that fit into it are not ended.
+// room returns what the node has for running containers. Containers that fit into it are not ended.
 func (r *round) room() Size {
 	room := r.has()
 	if !r.marks.Short {

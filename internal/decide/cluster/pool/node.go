@@ -73,8 +73,8 @@ type Tally struct {
 	Outdated int // that wait for their pods to be replaced
 }
 
-// Count counts workers by the steps of [Next] for the same input. A worker that its node has no room for is not wanted:
-// otherwise a pool of all nodes would wait for those that are full.
+// Count counts workers by the steps of [Next] for the same input. A worker whose node has no room does not count as
+// wanted: otherwise a pool on all nodes would never be complete.
 func Count(in *Input, steps []Step) (t Tally) {
 	for i, s := range steps {
 		t.add(s.Phase)
@@ -88,7 +88,7 @@ func Count(in *Input, steps []Step) (t Tally) {
 	return t
 }
 
-// Left counts a worker too that was left out of the input, by its phase before. It is wanted unless it was leaving.
+// Left also counts a worker that was left out of the input, by its previous phase. It is wanted unless it was leaving.
 func (t *Tally) Left(before Phase) {
 	if !t.add(before) {
 		t.Wanted++

@@ -22,11 +22,11 @@ const (
 	killGrace = time.Second      // of one whose time is over
 )
 
-// Settings are the pool's.
+// Settings are the settings of one pool.
 type Settings struct {
 	Label string // of every host of the pool
-	// Floor is what yarn-site says, and what a NodeManager that starts registers with. The ResourceManager refuses one
-	// that has less than the scheduler's minimum allocation.
+	// Floor is the size in yarn-site.xml, with which a starting NodeManager registers. The ResourceManager refuses a
+	// NodeManager below the scheduler's minimum allocation.
 	Floor, Ceiling Size
 	Step           Size          // a worker grows by at most one step at a time, and offers whole steps above the floor
 	Pause          time.Duration // between two steps up
@@ -39,8 +39,8 @@ type Settings struct {
 	CoolDown       time.Duration // before the name of a worker is used again
 	Attempts       int           // a worker that failed this many times in a row is given up for a while ([Retry])
 	Graceful       bool          // the exclude file of the ResourceManager can be written
-	// Invalid means that the spec of the pool cannot be used, and these are of an earlier one: workers are resized and
-	// drained as before, but none grows, and no pod is made or replaced.
+	// Invalid means that the present spec of the pool is invalid, and these settings come from an earlier spec. Workers
+	// still shrink and drain, but none grows, and no pod is created or replaced.
 	Invalid bool
 }
 
@@ -56,19 +56,19 @@ type Input struct {
 
 // RM is the active ResourceManager.
 type RM struct {
-	Known  bool // it answered just now; otherwise nothing in the input that comes from it counts
+	Known  bool // it answered in this round; otherwise no input that comes from it counts
 	Labels bool // the label exists in its store
-	// StaleLabels means that labels were read in an earlier round. They may have gone since, and a NodeManager that
-	// registers without its label takes anybody's containers, so no pod is made. See [ReadLabels].
+	// StaleLabels means that labels were read in an earlier round and may have been removed since. A NodeManager that
+	// registers without its label takes containers of any application, so no pod is created. See [ReadLabels].
 	StaleLabels bool
 	Since       time.Time // it is active since then; it does not know the deadlines that an earlier one was told
 }
 
-// Worker is one place for a NodeManager, with a name that stays.
+// Worker is a slot for one NodeManager. The name of the slot stays the same over all of its pods.
 type Worker struct {
 	Name      string
 	Wanted    bool      // it is to run now
-	Needless  bool      // it would be, but nothing waits for it and it runs nothing
+	Needless  bool      // it is not wanted because no application waits for it and it runs no container
 	End       time.Time // it must have stopped by then, busy or not; zero: it has no end, or none that is known
 	Cordoned  bool      // its node takes no new pods
 	Room      bool      // its node has room for its pod
@@ -87,10 +87,10 @@ type Worker struct {
 	Attempts int       // pods in a row whose step said that they failed
 	GivenUp  bool      // it was given up when the spec of its pool changed last, and has not worked since
 	Managers []Manager // those that the ResourceManager shows on its host, of this pod or earlier ones
-	// Own is what its containers use by the account of its NodeManager, which is asked when a deadline is over and the
-	// ResourceManager is silent; nil: not known.
+	// Own is the usage of its containers as its NodeManager reports it. The NodeManager is asked when a deadline has
+	// passed and the ResourceManager does not answer; nil: not known.
 	Own *Size
-	// Heard is the time that the ResourceManager was told in the last round, and confirmed; zero: none.
+	// Heard is the deadline that the ResourceManager confirmed in the last round; zero: none.
 	Heard time.Time
 	Stray string // another host under which the NodeManager of its pod registered; "": none
 }
@@ -111,36 +111,36 @@ type Pod struct {
 	Marks          Marks
 }
 
-// Marks are what the controller keeps on a pod, because nobody else shows it.
+// Marks are notes of the controller on a pod: facts that neither YARN nor the API reports.
 type Marks struct {
 	// Its NodeManager was seen running.
 	Registered bool `json:"registered,omitzero"`
-	// [RM.Since] of the ResourceManager that was told Until.
+	// [RM.Since] of the ResourceManager that received Until.
 	Armed time.Time `json:"armed,omitzero"`
 	// When what does not fit into the present size is killed; zero: everything fits.
 	Until time.Time `json:"until,omitzero"`
 	// The size that Until is for. Once everything fits into it, Until is over, and the next shrink has a deadline of its
 	// own. The present total does not say that, because a resize may not have had an effect yet.
 	Into Size `json:"into,omitzero"`
-	// The total when Until began. While it is as large, the ResourceManager has not heard of a shrink since.
+	// The total when Until was set. While the total has not fallen below it, no shrink has reached the ResourceManager.
 	From Size `json:"from,omitzero"`
-	// The node had less memory than containers use. Since then, the margin of memory does not count for those that run.
+	// The node had less memory than containers use. Since then, running containers need not leave the memory margin free.
 	Short bool `json:"short,omitzero"`
-	// When the ResourceManager kills what does not fit, or ends a decommission, at the earliest: it may not have heard of
-	// the last time that it was to be told. Zero: it was told of no such time.
+	// The earliest time at which the ResourceManager kills containers that do not fit, or ends a decommission. The last
+	// request that set a later time may not have arrived. Zero: no deadline was sent.
 	Told time.Time `json:"told,omitzero"`
 	// The last step up.
 	Grown time.Time `json:"grown,omitzero"`
 	// The last time that it shrank to follow its node.
 	Shrunk time.Time `json:"shrunk,omitzero"`
-	// For how long it does not grow then; less than a window counts as one.
+	// The time without growth after that shrink; less than a window counts as one window.
 	Hold time.Duration `json:"hold,omitzero"`
 	// The margin of memory in MiB by which it was sized then or at the last step up; 0: none was measured yet.
 	Margin int64 `json:"margin,omitzero"`
 	// Since when it is to stop; zero: it is to stay.
 	Leaving time.Time `json:"leaving,omitzero"`
-	// Since when its NodeManager is not well; zero: it is.
-	Sick time.Time `json:"sick,omitzero"`
+	// Since when its NodeManager is unhealthy; zero: it is healthy.
+	Unhealthy time.Time `json:"sick,omitzero"`
 	// The last known end of the worker; zero: it has none.
 	End time.Time `json:"end,omitzero"`
 }
@@ -208,7 +208,7 @@ func (r *round) next() Step {
 	switch {
 	case w.Over: // whatever is wanted, or nobody would ever delete it
 		return Step{Phase: Terminated, Verb: DeletePod, Why: PodEnded}
-	case w.Pod == nil && !r.in.RM.Known && r.forsaken():
+	case w.Pod == nil && !r.in.RM.Known && r.abandoned():
 		return Step{Phase: Terminated, Verb: Wait, Why: ResourceManagerUnreachable}
 	case w.Pod == nil && !r.in.RM.Known:
 		return Step{Phase: Frozen, Verb: Wait, Why: ResourceManagerUnreachable}
@@ -224,7 +224,7 @@ func (r *round) next() Step {
 	if m != nil && r.in.RM.Known {
 		r.marks.Registered = true
 	}
-	r.sick(m)
+	r.noteHealth(m)
 	if r.in.RM.Known && m != nil {
 		r.lift(m)
 	}
@@ -277,14 +277,14 @@ func (w *Worker) Manager() (m *Manager, several bool) {
 	return m, several
 }
 
-// sick keeps since when a NodeManager is not well.
-func (r *round) sick(m *Manager) {
+// noteHealth records since when a NodeManager is unhealthy.
+func (r *round) noteHealth(m *Manager) {
 	switch {
 	case !r.in.RM.Known:
 	case m == nil || m.State != unhealthy:
-		r.marks.Sick = time.Time{}
-	case r.marks.Sick.IsZero():
-		r.marks.Sick = r.in.Now
+		r.marks.Unhealthy = time.Time{}
+	case r.marks.Unhealthy.IsZero():
+		r.marks.Unhealthy = r.in.Now
 	}
 }
 
@@ -384,22 +384,22 @@ func (w *Worker) quarantined(in *Input) bool {
 // cools reports whether the name of a worker without a pod was in use a moment ago.
 func (w *Worker) cools(in *Input) bool { return in.Now.Sub(w.Ended) < in.Settings.CoolDown }
 
-// farewellTimeout is how long a deleted pool waits for a ResourceManager that does not answer, to take labels off its
-// hosts.
-const farewellTimeout = 2 * time.Minute
+// labelRemovalTimeout is how long a deleted pool waits for a ResourceManager that does not answer, to remove the labels
+// of its hosts.
+const labelRemovalTimeout = 2 * time.Minute
 
-// forsaken reports whether nothing more is to be done for a worker without a pod, because its pool is deleted and no
+// abandoned reports whether a worker without a pod needs no further step, because its pool is deleted and no
 // ResourceManager answers, or none ever did.
-func (r *round) forsaken() bool {
+func (r *round) abandoned() bool {
 	since := r.in.Deleted
 	if r.w.Ended.After(since) {
 		since = r.w.Ended
 	}
-	return !r.in.Deleted.IsZero() && (r.in.RM.Since.IsZero() || r.in.Now.Sub(since) >= farewellTimeout)
+	return !r.in.Deleted.IsZero() && (r.in.RM.Since.IsZero() || r.in.Now.Sub(since) >= labelRemovalTimeout)
 }
 
-// late reports whether a NodeManager had enough time to register. With each ResourceManager that becomes active it
-// registers again.
+// late reports whether a NodeManager had enough time to register. It registers again with each ResourceManager that
+// becomes active.
 func (r *round) late() bool {
 	since := r.w.Pod.Started
 	if r.in.RM.Since.After(since) {
@@ -429,7 +429,7 @@ func (r *round) present(m *Manager) Step {
 		return gone
 	case m == nil:
 		return gone
-	case m.State == unhealthy && r.in.Now.Sub(r.marks.Sick) >= r.set.Recover:
+	case m.State == unhealthy && r.in.Now.Sub(r.marks.Unhealthy) >= r.set.Recover:
 		return Step{Phase: Lost, Verb: DeletePod, Within: idleGrace, Failed: true, Why: NodeManagerUnhealthy, Text: m.Health}
 	case !r.in.RM.Labels, m.Label != r.set.Label: // also if it is not well, because it may be well in a moment
 		return r.unlabelled(m)

@@ -35,7 +35,7 @@ func replace(in *Input) []bool {
 			away++
 		case w.Leaves(), !w.Pod.Marks.Registered && !w.GivenUp:
 			away++
-		case !w.Pod.Outdated && w.Pod.Marks.Registered && w.Pod.Marks.Sick.IsZero():
+		case !w.Pod.Outdated && w.Pod.Marks.Registered && w.Pod.Marks.Unhealthy.IsZero():
 			proven = true
 		}
 	}

@@ -207,7 +207,7 @@ func TestReplacesBeside(t *testing.T) {
 				worker.Pod, worker.GivenUp = nil, true
 			case i == 19 && c.works:
 				if worker.Pod.Outdated = false; c.sick {
-					worker.Pod.Marks.Sick = in.Now
+					worker.Pod.Marks.Unhealthy = in.Now
 				}
 			}
 			in.Workers = append(in.Workers, worker)

@@ -9,13 +9,13 @@ const (
 	proven     = time.Hour // for which a pod must have run for earlier failures to be forgotten
 )
 
-// Retry returns for how long a worker is given up after so many failures beyond those that are allowed. It doubles with
-// each.
+// Retry returns the pause before a worker is tried again after this many failures beyond the allowed number. Each
+// failure doubles the pause.
 func Retry(more int) time.Duration {
 	return min(retryFirst<<min(max(more, 0), 10), retryMost)
 }
 
-// Failures returns the failures that count of a worker that failed so many times in a row. A window begins anew.
+// Failures returns how many of a worker's n consecutive failures count. With a new window, the count begins at 0.
 func Failures(n int, ended time.Time, o Opening) int {
 	if o.Open && ended.Before(o.Start) {
 		return 0
@@ -23,6 +23,6 @@ func Failures(n int, ended time.Time, o Opening) int {
 	return n
 }
 
-// Proven reports whether a pod that was started at a time has run for so long that earlier failures are forgotten. A
-// disk that fills up again and again takes a while each time.
+// Proven reports whether a pod has run long enough since its start that earlier failures no longer count. The time is
+// long because a disk that fills up repeatedly takes a while each time.
 func Proven(now, started time.Time) bool { return !started.IsZero() && now.Sub(started) >= proven }

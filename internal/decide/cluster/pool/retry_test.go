@@ -76,9 +76,9 @@ func TestDeletedPoolGoes(t *testing.T) {
 	}{
 		{"none ever answered", RM{}, Worker{}, 0, Terminated},
 		{"it answered before", RM{Since: now.Add(-time.Hour)}, Worker{}, time.Minute, Frozen},
-		{"a while ago", RM{Since: now.Add(-time.Hour)}, Worker{Excluded: true}, farewellTimeout, Terminated},
+		{"a while ago", RM{Since: now.Add(-time.Hour)}, Worker{Excluded: true}, labelRemovalTimeout, Terminated},
 		{"its pod has just ended", RM{Since: now.Add(-time.Hour)}, Worker{Ended: now.Add(-time.Minute)}, time.Hour, Frozen},
-		{"its pod ended earlier", RM{Since: now.Add(-time.Hour)}, Worker{Ended: now.Add(-farewellTimeout)},
+		{"its pod ended earlier", RM{Since: now.Add(-time.Hour)}, Worker{Ended: now.Add(-labelRemovalTimeout)},
 			time.Hour, Terminated},
 		{"a pod is left", RM{}, Worker{Pod: &Pod{Started: now.Add(-time.Hour)}}, time.Hour, Frozen},
 		{"it answers", RM{Known: true}, Worker{Excluded: true}, time.Hour, Terminated},

@@ -2,7 +2,7 @@ package pool
 
 import "time"
 
-// Opening is what the windows of a pool say about a moment.
+// Opening is the state of a pool's windows at one time.
 type Opening struct {
 	Open  bool
 	Start time.Time // when the present window began; zero: it has no beginning

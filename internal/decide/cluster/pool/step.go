@@ -34,7 +34,7 @@ const (
 	DeletePod Verb = "DeletePod" // with this time for its processes to end
 )
 
-// Code says why.
+// Code is the reason for a step, in one word.
 type Code string
 
 // The reasons.
@@ -91,8 +91,8 @@ type Step struct {
 	Text   string // what a person should know besides
 }
 
-// Deadline returns until when what does not fit after a resize may run: a time that can be over, where a shrink before
-// set it. It is a time of the wall clock, as marks are, so that two rounds say the same of one deadline.
+// Deadline returns the time until which containers that do not fit after a resize may run. It lies in the past if an
+// earlier shrink set it. It is wall-clock time, like the marks, so that all rounds compute the same deadline.
 func (s *Step) Deadline(now time.Time) time.Time {
 	if s.Within == 0 && !s.Marks.Told.IsZero() {
 		return s.Marks.Told.Round(0)
@@ -100,6 +100,6 @@ func (s *Step) Deadline(now time.Time) time.Time {
 	return now.Add(s.Within).Round(0)
 }
 
-// Leave leaves a step to a later round. It keeps the marks of the pod, because a new mark would say that the worker
-// grew, or that its containers have a deadline.
+// Leave postpones a step to a later round. It keeps the marks of the pod, because new marks would record a growth, or a
+// deadline of containers, that did not happen.
 func (s *Step) Leave(p *Pod) { s.Verb, s.Within, s.Marks = Wait, 0, p.Marks }

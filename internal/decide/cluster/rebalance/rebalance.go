@@ -270,7 +270,7 @@ func Harm(in Input, m *Move, node string) Code {
 	return ""
 }
 
-// plus returns the counts with one move more. It changes no map that it was given.
+// plus returns a copy of the counts with one more move.
 func (s Spent) plus(from, to, owner string) Spent {
 	s.All++
 	add := func(counts map[string]int, key string) map[string]int {

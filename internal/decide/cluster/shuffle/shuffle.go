@@ -8,14 +8,14 @@ package shuffle
 
 import "time"
 
-// askAgain is the time after which a drain that does not show is asked for once more.
-const askAgain = time.Minute
+// drainRetry is the time after which a drain is requested again if the service does not report it.
+const drainRetry = time.Minute
 
-// Settings are of all servers of a cluster of the service.
+// Settings apply to all servers of one cluster of the service.
 type Settings struct {
 	Drain time.Duration // that a drain may take before copies may answer
-	// Spare is how many servers all jobs can miss at a time: 0 if one of them keeps no copies. A copy is the job's to
-	// configure, so only a person can say this. For Uniffle, see [Spare]. It is 1 for Celeborn with
+	// Spare is the number of servers that every job can lose at the same time: 0 if any job keeps no copies. Copies are
+	// configured in each job, so an administrator must set this. For Uniffle, see [Spare]. It is 1 for Celeborn with
 	// spark.celeborn.client.push.replicate.enabled.
 	Spare int
 }
@@ -93,13 +93,13 @@ func Next(in *Input) []Step {
 	return steps
 }
 
-// misses reports whether copies that a server has cannot be counted on. One that does not answer, or that the service
+// misses reports whether the copies on a server cannot be relied on. A server that does not answer, or that the service
 // does not list, may have ended.
 func (s *Server) misses() bool {
 	return s.LostData || s.State == Lost || s.State == Unknown || s.State == Absent || s.ends()
 }
 
-// ends reports whether a server with data ends at a time that nobody can put off.
+// ends reports whether a server with data ends at a fixed time.
 func (s *Server) ends() bool { return s.Leaves && !s.End.IsZero() && s.State != Drained }
 
 // step decides about a server without regard to copies.
@@ -119,7 +119,7 @@ func (in *Input) step(s *Server) Step {
 		step.Verb, step.Why = End, Empty
 	case !s.End.IsZero() && !in.Now.Before(s.End):
 		step.Verb, step.Why = End, DeadlineExceeded
-	case s.Since.IsZero(), s.State == Active && in.Now.Sub(s.Asked) >= askAgain:
+	case s.Since.IsZero(), s.State == Active && in.Now.Sub(s.Asked) >= drainRetry:
 		step.Verb, step.Why = Drain, ToLeave
 	case s.State == Unknown, s.State == Absent:
 		step.Why = ServerUnreachable

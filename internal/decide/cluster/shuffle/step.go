@@ -10,7 +10,7 @@ const (
 	End   Verb = "End"   // end its process, or see that it has ended
 )
 
-// Code says why.
+// Code is the reason for a step, in one word.
 type Code string
 
 // The reasons.

@@ -47,7 +47,7 @@ type asked struct {
 	base, peak peak
 }
 
-// record is what a predictor knows of its errors for one horizon.
+// record is the history of a predictor's errors for one horizon.
 type record struct {
 	open    [dayQuarters]asked // predictions that wait for their horizon's end, at their quarter-hour modulo the horizon
 	none    float32            // weight of errors that were none: the base was not exceeded

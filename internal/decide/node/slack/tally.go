@@ -6,9 +6,9 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// young is the age up to which a pod counts with its request if it uses less, because it has hardly started. A
-// creation time further in the future means that the clock was set back, and the pod is not new.
-const young = time.Minute
+// startupTime is the age up to which a pod counts with at least its request, because it has hardly started. A creation
+// time further in the future means that the clock was set back, and the pod is not new.
+const startupTime = time.Minute
 
 // tally sums up one resource.
 type tally struct {
@@ -108,7 +108,7 @@ func (t *tally) unmeasured(pod *model.Pod) bool {
 		return true
 	}
 	_, at := t.read(&used.Usage)
-	return at == 0 || !pod.Created.IsZero() && t.n.Now.Sub(pod.Created).Abs() < young
+	return at == 0 || !pod.Created.IsZero() && t.n.Now.Sub(pod.Created).Abs() < startupTime
 }
 
 // of returns the measured usage of a pod; 0 if it was not measured.
