@@ -63,8 +63,8 @@ func (r *run) report(trials []cpusetTrial) {
 	res.Headline = report.Headline{
 		Value: fmt.Sprintf("p99 %s ms exclusive, %s ms none", measure.MillisText(exclusive.p99()),
 			measure.MillisText(none.p99())),
-		Goal:  "exclusive is not slower, and no other pod was seen on its CPU",
-		Met:   exclusive.p99() <= none.p99() && exclusive.intruders == 0,
+		Goal: "exclusive is not slower, and no other pod was seen on its CPU",
+		Met:  exclusive.p99() <= none.p99() && exclusive.intruders == 0,
 	}
 	r.noteTrials(trials)
 }
