@@ -126,7 +126,8 @@ func TestEvery(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("machine_id,time_s,cpu_util_percent,mem_util_percent\n")
 	for step := range alibabaSteps {
-		b.WriteString("m," + itoa(step*trace.Step) + ",40,90\nm," + itoa(step*trace.Step+60) + ",50,\nm," + itoa(step*trace.Step+90) + ",60,\n")
+		b.WriteString("m," + itoa(step*trace.Step) + ",40,90\nm," +
+			itoa(step*trace.Step+60) + ",50,\nm," + itoa(step*trace.Step+90) + ",60,\n")
 	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "x.csv")

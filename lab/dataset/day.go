@@ -104,8 +104,8 @@ func (m *Machine) day(n int) (span, error) {
 	return days[n-1], nil
 }
 
-// Day returns the use of the machine on its nth whole day, from 1, in values of [trace.Step]. A missing value repeats the
-// one before, or the first of the day if there is none before.
+// Day returns the use of the machine on its nth whole day, from 1, in values of [trace.Step]. A missing value repeats
+// the one before, or the first of the day if there is none before.
 func (m *Machine) Day(n int) ([]float64, error) {
 	d, err := m.day(n)
 	if err != nil {

@@ -135,6 +135,7 @@ func Backwards(points []float64) []float64 {
 	return all
 }
 
+// Last returns the last value; 0 if there is none.
 func Last(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -142,6 +143,7 @@ func Last(values []float64) float64 {
 	return values[len(values)-1]
 }
 
+// Mean returns the mean of values; 0 if there is none.
 func Mean(values []float64) float64 {
 	sum := 0.0
 	for _, v := range values {

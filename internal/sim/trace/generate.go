@@ -20,7 +20,7 @@ func Online(days int) Shape {
 	return Shape{Days: days, Base: 0.2, Daily: 0.3, Noise: 0.03, Burst: 0.3}
 }
 
-// Generate returns generated use in percent of the limit, in values of [Step]. The same shape and seed give the same use.
+// Generate returns generated use in percent of the limit, in values of [Step]. Equal shapes and seeds give equal use.
 func Generate(s Shape, seed uint64) []float64 {
 	const values, halfHour = 24 * 3600 / Step, 1800 / Step
 	random := rand.New(rand.NewPCG(seed, 1))
