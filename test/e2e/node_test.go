@@ -119,13 +119,17 @@ func (n *node) agent() corev1.Pod {
 	return pods.Items[0]
 }
 
+// burning uses CPU in four processes, spread evenly over the CPUs. Their placement would otherwise matter as much as
+// weights.
+const burning = "n=$(nproc); for i in 1 2 3 4; do taskset $(printf %x $((1 << i % n))) sh -c 'while :; do :; done' & " +
+	"done; wait"
+
 // manifest returns the manifest of a pod that the scheduler can only place on the node. If burn is set, the pod uses
-// CPU in four processes, spread evenly over the CPUs. Their placement would otherwise matter as much as weights.
+// all the CPU that it can get.
 func (n *node) manifest(name, annotations, resources string, burn bool) string {
 	script := "sleep 1000000"
 	if burn {
-		script = "n=$(nproc); for i in 1 2 3 4; do taskset $(printf %x $((1 << i % n))) sh -c 'while :; do :; " +
-			"done' & done; wait"
+		script = burning
 	}
 	return fmt.Sprintf(`
 apiVersion: v1
