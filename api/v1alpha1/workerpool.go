@@ -104,6 +104,7 @@ type WorkerPoolSpec struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.admins) || self.admins.size() == self.resourceManagers.size()",message="write one of admins for each of resourceManagers, in the same order"
 // +kubebuilder:validation:XValidation:rule="!has(self.excludeFile) || self.excludeFile.matches('^[A-Za-z0-9][-A-Za-z0-9_.]*$')",message="excludeFile is the name of a file in the manager's directory of exclude files, without a path"
 // +kubebuilder:validation:XValidation:rule="self.resourceManagers.all(a, a.startsWith('https:') == self.resourceManagers[0].startsWith('https:'))",message="resourceManagers must all begin with http or all with https, as yarn.http.policy says"
+// +kubebuilder:validation:XValidation:rule="!has(self.containerExecutor) || self.containerExecutor != 'Linux' || !has(self.guard) || !has(self.guard.image)",message="with containerExecutor: Linux the guard runs as root, so it has the image that the manager's flag --guard-image names: leave guard.image out"
 type YARNSpec struct {
 	// ResourceManagers are the base addresses of the web services of the ResourceManager, such as http://rm1.example:8088.
 	// Write both of a pair. Anybody who reaches that port can resize NodeManagers, unless Kerberos protects it.
@@ -223,7 +224,8 @@ func NameOf(r *ObjectReference) string {
 
 // GuardSpec describes the guard beside each NodeManager of a pool.
 type GuardSpec struct {
-	// Image of the guard. Default: the one that the manager's flag --guard-image names.
+	// Image of the guard. Default: the one that the manager's flag --guard-image names. With containerExecutor: Linux the
+	// guard runs as root, so no other one is allowed.
 	// +kubebuilder:validation:MaxLength=512
 	Image string `json:"image,omitempty"`
 	// KillsPerMinute is how many containers the guard may end within a minute, except while memory is about to run out.

@@ -124,6 +124,8 @@ func TestAPIPoolSpecs(t *testing.T) {
 		{"a name with a dot", "a.b", yarn, "metadata.name"},
 		{"a name that begins with a digit", "1a", yarn, "metadata.name"},
 		{"another engine", "p", `trino: {}`, "trino"},
+		{"an image for a guard that is root", "p", `yarn: {` + rm + `, ` + label + `, containerExecutor: Linux, ` +
+			`guard: {image: registry.example/guard:2}}`, "leave guard.image out"},
 		{"two engines", "p", trino + `, ` + impala, "exactly one"},
 		{"YARN and Trino", "p", yarn + `, ` + trino, "exactly one"},
 		{"no coordinator", "p", `trino: {}`, "spec.trino.coordinator"},

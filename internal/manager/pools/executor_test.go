@@ -1,10 +1,15 @@
 package pools
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
+	"github.com/waterline-io/waterline/internal/manager/pools/hadoop"
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
@@ -32,13 +37,44 @@ func TestSecureClusterNeedsExecutor(t *testing.T) {
 		}
 		r.reportBarred()
 		problem, found := r.t.all[v1alpha1.ConditionPodsRefused]
-		if r.executorMissing() != c.barred || found != c.barred {
+		if r.barred() != c.barred || found != c.barred {
 			t.Errorf("with a Secret: %v, executor %q: missing %v, condition %v", c.secret != nil, c.executor,
-				r.executorMissing(), found)
+				r.barred(), found)
 		}
 		if found && (problem.reason != "ContainersShareUser" ||
 			!strings.Contains(problem.message(), "spec.yarn.containerExecutor")) {
 			t.Errorf("%+v", problem)
+		}
+	}
+}
+
+// TestGuardImage names an image for the guard of a pool. With the Linux container executor it would run as root: no pod
+// is made, the condition says why, and a pod that was made all the same would have the manager's image.
+func TestGuardImage(t *testing.T) {
+	const own = "registry.example/guard:2"
+	for executor, want := range map[v1alpha1.ContainerExecutor]string{
+		"": own, v1alpha1.ExecutorDefault: own, v1alpha1.ExecutorLinux: "waterline/guard:dev",
+	} {
+		linux := executor == v1alpha1.ExecutorLinux
+		r := poolRound(t, "testdata/small.yaml", func(p *v1alpha1.WorkerPool) {
+			p.Spec.YARN.ContainerExecutor, p.Spec.YARN.Guard = executor, &v1alpha1.GuardSpec{Image: own}
+		})
+		r.nodes["n1"] = Node{}
+		r.list()
+		r.fill(&r.places[0], nil)
+		r.reportBarred()
+		why, found := r.t.all[v1alpha1.ConditionPodsRefused]
+		if r.places[0].worker.Barred != linux || found != linux || linux && (why.reason != "GuardImageNotAllowed" ||
+			!strings.Contains(why.message(), "spec.yarn.guard.image")) {
+			t.Errorf("executor %q: barred %v, condition %+v", executor, r.barred(), why)
+		}
+		made, _ := r.newPod(&r.places[0], pool.Marks{})
+		i := slices.IndexFunc(made.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == hadoop.GuardContainer })
+		if got := made.Spec.InitContainers[i].Image; got != want {
+			t.Errorf("executor %q: the guard's image is %s, want %s", executor, got, want)
+		}
+		if r.p.Spec.YARN.Guard.Image = ""; r.barred() {
+			t.Errorf("executor %q: no pod is made without an image of the pool", executor)
 		}
 	}
 }

@@ -343,7 +343,7 @@ func (r *round) fill(pl *place, on map[string]int) {
 	w.Cordoned = known && n.Closed(r.tolerations())
 	w.Room = r.p.Spec.Replicas != nil || n.Room(r.read.Floor.Plus(r.read.Overhead).Plus(r.read.Beside))
 	w.Unsold, w.Sells = pl.pod == nil && !r.sold(), n.Selling
-	w.Barred = r.executorMissing()
+	w.Barred = r.barred()
 	floor, ceiling := r.in.Settings.Floor, pool.Size{}
 	if pl.pod != nil {
 		if own, most := r.bounds(pl.pod); own != (pool.Size{}) {

@@ -36,7 +36,10 @@ func AddGuard(p *corev1.Pod, y *v1alpha1.YARNSpec, image string, all model.Amoun
 	if spec == nil {
 		spec = &v1alpha1.GuardSpec{}
 	}
-	if image = cmp.Or(spec.Image, image); image == "" {
+	if y.ContainerExecutor != v1alpha1.ExecutorLinux { // its guard is root, which no image of a tenant becomes
+		image = cmp.Or(spec.Image, image)
+	}
+	if image == "" {
 		return
 	}
 	amount := guardAmount()
