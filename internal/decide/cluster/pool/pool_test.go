@@ -43,6 +43,7 @@ import (
 //	dies NAME | sick NAME | well NAME
 //	                              its NodeManager
 //	power NAME                    its node loses power, and comes back
+//	outdated NAME                 the spec of the pool changes, and another pod is to replace its pod
 //	over NAME                     the kubelet ends its pod, which stays as a failed one
 //	deleted NAME [cordoned]       somebody deletes its pod, or drains its node
 //	run SECONDS
@@ -168,6 +169,8 @@ func (w *world) command(words []string) error {
 		m.State = running
 	case "power":
 		w.gone(p)
+	case "outdated":
+		p.Pod.Outdated = true
 	case "over":
 		w.gone(p)
 		p.Over = true
