@@ -69,8 +69,9 @@ func TestGuardImage(t *testing.T) {
 			t.Errorf("executor %q: barred %v, condition %+v", executor, r.barred(), why)
 		}
 		made, _ := r.newPod(&r.places[0], pool.Marks{})
-		i := slices.IndexFunc(made.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == hadoop.GuardContainer })
-		if got := made.Spec.InitContainers[i].Image; got != want {
+		all := made.Spec.InitContainers
+		i := slices.IndexFunc(all, func(c corev1.Container) bool { return c.Name == hadoop.GuardContainer })
+		if got := all[i].Image; got != want {
 			t.Errorf("executor %q: the guard's image is %s, want %s", executor, got, want)
 		}
 		if r.p.Spec.YARN.Guard.Image = ""; r.barred() {

@@ -229,9 +229,9 @@ func (k *keeper) abandon(ctx context.Context, p *v1alpha1.WorkerPool) error {
 	return err
 }
 
-// endPods deletes pods of a pool without telling its ResourceManager, as of one whose spec cannot be read. They have the
-// time that they were made with, in which their hooks let containers end, until their worker's end. It returns how many
-// pods the pool has.
+// endPods deletes pods of a pool without telling its ResourceManager, as of one whose spec cannot be read. They have
+// the time that they were made with, in which their hooks let containers end, until their worker's end. It returns how
+// many pods the pool has.
 func (k *keeper) endPods(ctx context.Context, p *v1alpha1.WorkerPool, which func(*podRow) bool) (has int, err error) {
 	var pods []podRow
 	k.c.pods[k.namespace].Each(func(_ string, pod podRow) {

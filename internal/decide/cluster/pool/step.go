@@ -66,7 +66,7 @@ const (
 	ContainersRunning          Code = "ContainersRunning"          // containers have until the deadline
 	ContainersStarting         Code = "ContainersStarting"         // containers were allocated, and have not started
 	UpToDate                   Code = "UpToDate"                   // nothing is to be done
-	PodOutdated                Code = "PodOutdated"                // its pod is of an earlier spec, and replaced in its turn
+	PodOutdated                Code = "PodOutdated"                // its pod is of an earlier spec, and to be replaced
 	EvictionPending            Code = "EvictionPending"            // its node asks for its eviction; containers end first
 	Stopping                   Code = "Stopping"                   // it is to stop
 	Stopped                    Code = "Stopped"                    // it runs nothing any more
