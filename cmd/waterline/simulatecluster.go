@@ -70,7 +70,8 @@ Each node decides as an agent does, the scheduler scores as Waterline's plugins 
 evictions pass the manager's budgets. docs/simulate.md lists the assumptions, and what means of minutes cannot show.
 
 Without --from-prometheus, usage is generated.`,
-		Example: "  waterline simulate cluster --from-prometheus http://prometheus:9090 --policy policy.yaml --html report.html\n" +
+		Example: "  waterline simulate cluster --from-prometheus http://prometheus:9090 --policy policy.yaml " +
+			"--html report.html\n" +
 			"  waterline simulate cluster --scheduler stock,waterline --json cluster.json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := noArguments(cmd, args); err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestLoadsFollow checks after random changes, and after some time, that what the plugin keeps of nodes is what the view
-// knows of them.
+// TestLoadsFollow checks after random changes, and after some time, that what the plugin keeps of nodes is what the
+// view knows of them.
 func TestLoadsFollow(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(1, seed))
@@ -64,7 +64,8 @@ func TestLoadsFollow(t *testing.T) {
 					continue
 				}
 				ready := (kept.node.Agent.Gone == 0) == (n.Agent.Gone == 0)
-				if kept.scored(&s) != (&load{node: n}).scored(&s) || kept.node.Assumed != n.Assumed || !ready || (kept.node.Report == nil) != (n.Report == nil) ||
+				if kept.scored(&s) != (&load{node: n}).scored(&s) || kept.node.Assumed != n.Assumed || !ready ||
+					(kept.node.Report == nil) != (n.Report == nil) ||
 					kept.report.Hot != report.Hot {
 					t.Fatalf("the plugin has %+v %+v of %s, the view %+v %+v", kept.node, kept.report, node, n, report)
 				}

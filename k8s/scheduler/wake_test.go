@@ -345,8 +345,8 @@ func TestNewNodeIsRemembered(t *testing.T) {
 	}
 }
 
-// TestReserveIsRemembered checks that a pod whose CPUs went to another pod between Filter and Reserve is woken when CPUs
-// become free there.
+// TestReserveIsRemembered checks that a pod whose CPUs went to another pod between Filter and Reserve is woken when
+// CPUs become free there.
 func TestReserveIsRemembered(t *testing.T) {
 	r := newRefusals(t)
 	r.view.seePod(readyAgent("wide"))
