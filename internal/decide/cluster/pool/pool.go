@@ -277,17 +277,6 @@ func (w *Worker) Manager() (m *Manager, several bool) {
 	return m, several
 }
 
-// noteHealth records since when a NodeManager is unhealthy.
-func (r *round) noteHealth(m *Manager) {
-	switch {
-	case !r.in.RM.Known:
-	case m == nil || m.State != unhealthy:
-		r.marks.Unhealthy = time.Time{}
-	case r.marks.Unhealthy.IsZero():
-		r.marks.Unhealthy = r.in.Now
-	}
-}
-
 // overdue reports whether containers outlived the deadline of a shrink, which no ResourceManager enforced.
 func (r *round) overdue() bool {
 	until := r.until()

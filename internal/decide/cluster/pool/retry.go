@@ -26,3 +26,14 @@ func Failures(n int, ended time.Time, o Opening) int {
 // Proven reports whether a pod has run long enough since its start that earlier failures no longer count. The time is
 // long because a disk that fills up repeatedly takes a while each time.
 func Proven(now, started time.Time) bool { return !started.IsZero() && now.Sub(started) >= proven }
+
+// noteHealth records since when a NodeManager is unhealthy.
+func (r *round) noteHealth(m *Manager) {
+	switch {
+	case !r.in.RM.Known:
+	case m == nil || m.State != unhealthy:
+		r.marks.Unhealthy = time.Time{}
+	case r.marks.Unhealthy.IsZero():
+		r.marks.Unhealthy = r.in.Now
+	}
+}
