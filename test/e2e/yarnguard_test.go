@@ -66,7 +66,8 @@ exec /opt/java/bin/java "$@"
 `
 
 const (
-	outgrowLimit = 1504 << 20 // of the worker: floor and overhead without the guard's part
+	outgrowLimit = 1504 << 20 // of the worker beside a guard: floor and overhead without the guard's part
+	outgrowGuard = 32 << 20   // the guard's part, which is the worker's without a guard
 	outgrowEach  = 480        // MiB: three exceed the limit, two and their NodeManager do not reach the guard's mark
 	outgrowQuick = outgrowLimit / 100 * 88
 )
@@ -100,7 +101,11 @@ func (p *night) outgrow(guarded bool) (o outgrown) {
 	name := "night-" + p.node.name
 	pod := object[corev1.Pod](p.t, "pod", name, "-n", hadoopNamespace)
 	worker := p.workerDir(&pod)
-	p.expect(p.t, worker, model.MemoryMax, outgrowLimit)
+	limit := int64(outgrowLimit)
+	if !guarded {
+		limit += outgrowGuard
+	}
+	p.expect(p.t, worker, model.MemoryMax, limit)
 	j, _ := p.job(p.Sleep(p.t.Context(), 3, 1, time.Second, append([]string{
 		"-Dmapreduce.map.env=JAVA_HOME=/shared/outgrow",
 	}, onLabel...)...))
