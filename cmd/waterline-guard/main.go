@@ -28,8 +28,8 @@ func main() { os.Exit(run(os.Args[1:])) }
 // run carries out the command line and returns the exit code: 0, 1 if the guard cannot work, 2 if the command line is
 // invalid.
 func run(args []string) int {
-	// By default, the heap grows to 4 MiB before garbage is collected, and what was freed stays resident. With these, 9.4
-	// MB were resident beside 40 containers, and 9.6 MB beside 400, in place of 12.4 MB. The limit is soft: beyond it,
+	// By default, the heap grows to 4 MiB before garbage is collected, and what was freed stays resident. With the limit,
+	// 9.4 MB were resident beside 40 containers in place of 10.6 MB, and 9.6 MB beside 400. The limit is soft: beyond it,
 	// garbage is collected more often, for half of the CPU time at most.
 	debug.SetGCPercent(20)
 	debug.SetMemoryLimit(7e6)

@@ -72,16 +72,18 @@ func (v *view) seeChange(old, obj any) {
 		v.seePod(obj)
 		return
 	}
-	helped := v.changedItself
-	if p.Spec.NodeName != "" {
+	bound := p.Spec.NodeName != ""
+	if bound {
 		v.seePod(p)
-		helped = v.helpedByWeight
 	}
 	if maps.Equal(before.Annotations, p.Annotations) && maps.Equal(before.Labels, p.Labels) {
 		return
 	}
 	v.mu.Lock()
-	helps := helped(before, p)
+	helps := v.changedItself(p)
+	if bound {
+		helps = v.helpedByWeight(before, p)
+	}
 	v.mu.Unlock()
 	v.wake(helps)
 }

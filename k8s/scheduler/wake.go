@@ -104,9 +104,9 @@ func (v *view) helpedByPolicy(old, now *model.Policy) []*corev1.Pod {
 	})
 }
 
-// changedItself returns a pod that waits and whose annotations or labels changed: it may ask for less now. The lock is
+// changedItself returns a pod whose annotations or labels changed, if it waits: it may ask for less now. The lock is
 // held.
-func (v *view) changedItself(_, now *corev1.Pod) []*corev1.Pod {
+func (v *view) changedItself(now *corev1.Pod) []*corev1.Pod {
 	if v.waiting[string(now.UID)] == nil {
 		return nil
 	}
