@@ -232,6 +232,23 @@ func TestDecommissioningNodes(t *testing.T) {
 	}
 }
 
+// TestConfiguredTimeout checks that no timeout is sent where the ResourceManager's own setting is to count: 0 would end
+// the containers of all hosts without a time in the list.
+func TestConfiguredTimeout(t *testing.T) {
+	server := serveRPC(t, rpcRecording(t, "refresh-graceful.received"))
+	a := adminClient(t, nil, server.address())
+	for _, timeout := range []time.Duration{0, ConfiguredTimeout} {
+		if err := a.RefreshNodesGracefully(t.Context(), timeout); err != nil {
+			t.Fatal(err)
+		}
+	}
+	graceful := number64(nil, 1, decommissionGraceful)
+	calls := server.calls()
+	if len(calls) != 2 || !bytes.HasSuffix(calls[0], append(graceful, 2<<3, 0)) || !bytes.HasSuffix(calls[1], graceful) {
+		t.Errorf("sent %q", calls)
+	}
+}
+
 func TestAdminRefused(t *testing.T) {
 	rm := client(t, "http://127.0.0.1:1")
 	for _, bad := range [][]string{nil, {"rm1"}, {"rm1:8033", ""}} {
