@@ -255,9 +255,9 @@ func TestRebalancePods(t *testing.T) {
 	}
 	want := []string{
 		"p0 shop/web [a c] 10240  2000",
-		"p1 several PodDisruptionBudgets [a b c] 2048  2000", // without a policy the weight is that of its request
-		"p2 shop/late [a b c] 2048 NoController 2000",
-		"p3  [a b c] 2048 LocalData 2000",
+		"p1 several PodDisruptionBudgets [a b c] 0  2000", // without a policy no weight counts
+		"p2 shop/late [a b c] 0 NoController 2000",
+		"p3  [a b c] 0 LocalData 2000",
 		"be  [a b c] 0  0",
 		"own  [a b c] 0 Constrained 2000",
 		"shared  [a b c] 0  2000", // the policy of its node gives no CPUs

@@ -22,6 +22,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/model"
 )
 
 // cycles is a scheduler whose scheduling cycles run one by one, without an API server: nothing is bound.
@@ -76,6 +77,9 @@ func newCycles(b testing.TB, name string, nodes int) *cycles {
 	}
 	v.known = nodes
 	c := &cycles{b: b, ctx: ctx, scheduler: s, profile: s.Profiles[name], view: v}
+	weights := model.DefaultPolicy()
+	weights.Mode, weights.Weight.Max = model.ModeEnforce, model.MaxShares
+	v.setPolicy("bench", &weights)
 	for i := range nodes {
 		c.node(fmt.Sprintf("node-%04d", i), i%8)
 	}

@@ -78,6 +78,9 @@ func readReport(u *unstructured.Unstructured) *report {
 		CPU: account(s.CPU, false), Memory: account(s.Memory, true), Hot: s.Hot, Selling: model.SellState(s.Selling),
 		Withdrawn: meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionWithdrawn),
 	}}
+	if s.Mode == v1alpha1.ModeDisabled {
+		r.policy = "" // the node may be paused, whatever its policy says
+	}
 	if s.Changed != nil {
 		r.changed = s.Changed.Time
 	}

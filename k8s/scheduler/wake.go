@@ -164,7 +164,7 @@ func (a *asks) differ(old, now *model.Policy) bool {
 
 // differ reports whether weights can have another effect under another policy: on the pod, or on pods of the node.
 func (c *claims) differ(old, now *model.Policy) bool {
-	return *c.under(old) != *c.under(now) || givesWeights(old) || givesWeights(now) ||
+	return *c.under(old) != *c.under(now) || givesWeights(old) || givesWeights(now) || old.Mode != now.Mode ||
 		old.Weight.Scope != now.Weight.Scope || old.Weight.OverrideGuaranteed != now.Weight.OverrideGuaranteed ||
 		old.Weight.Max != now.Weight.Max || old.Weight.Quota != now.Weight.Quota
 }

@@ -233,6 +233,13 @@ func TestWakes(t *testing.T) {
 			p.Status.Phase = corev1.PodPending
 			r.view.seeChange(exclusivePod(CPUSetFitName, 2), p)
 		}, nil},
+		{"the node is paused", func(r *refusing) { r.report("full", map[string]any{"mode": "Disabled"}) },
+			[]string{WeightSpreadName}},
+		{"the policy only observes", func(r *refusing) {
+			p := policy(r.t, false)
+			p.Object["spec"].(map[string]any)["mode"] = "Observe"
+			r.view.seePolicy(p)
+		}, []string{CPUSetFitName, WeightSpreadName}},
 		{"a pod is tried again, and its node cools down meanwhile", func(r *refusing) {
 			ctx, state := context.Background(), framework.NewCycleState()
 			_, _ = r.plugins[BatchFitName].PreFilter(ctx, state, batchPod(), nil)

@@ -19,17 +19,15 @@ type Ask struct {
 // AskOf returns what a pod asks, before it has a node. The scheduler calls it, so that it counts what agents will do.
 func AskOf(pod *model.Pod, p *model.Policy) Ask {
 	granted, _ := privilege.Decide([]*model.Pod{pod}, p)
-	if len(granted) == 0 {
+	if len(granted) == 0 || p.Mode != model.ModeEnforce {
 		return Ask{}
 	}
 	pod = granted[0]
 	ask := Ask{
 		Shares: weight.Requested(pod, p), Unlimited: pod.Annotations.Quota.Or(p.Weight.Quota) == model.QuotaUnlimited,
 	}
-	if p.Mode == model.ModeEnforce {
-		var mode model.CPUMode
-		mode, ask.Placement, ask.CPUs = cpuset.Requested(pod, p)
-		ask.Exclusive = mode == model.CPUExclusive
-	}
+	var mode model.CPUMode
+	mode, ask.Placement, ask.CPUs = cpuset.Requested(pod, p)
+	ask.Exclusive = mode == model.CPUExclusive
 	return ask
 }

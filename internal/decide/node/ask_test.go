@@ -46,6 +46,8 @@ func TestAskOf(t *testing.T) {
 			node.Ask{}},
 		{"CPUs of a policy that only observes", func(p *model.Pod) { p.Annotations.CPUs = model.CPUExclusive }, observes,
 			node.Ask{}},
+		{"a weight of a policy that only observes", func(p *model.Pod) { p.Annotations.Shares = 10240 }, observes,
+			node.Ask{}},
 		{"CPUs that are not whole", func(p *model.Pod) {
 			p.Annotations.CPUs, p.Containers[0].LimitMilli = model.CPUExclusive, 1500
 		}, fixture.Policy(), node.Ask{}},
