@@ -45,7 +45,7 @@ colocationpolicies; --execute also needs to create pods/eviction.`,
 			switch {
 			case len(args) > 0:
 				err = fmt.Errorf("rebalance takes no arguments, but got %q", args[0])
-			case execute && c.Flags().Changed("dry-run") && dryRun:
+			case c.Flags().Changed("execute") && c.Flags().Changed("dry-run") && execute == dryRun:
 				err = errors.New("--dry-run and --execute exclude each other: write one of them")
 			case s.Margin < 1 || s.Margin > 500:
 				err = fmt.Errorf("--margin %d: write a number from 1 to 500, in thousandths", s.Margin)

@@ -239,6 +239,7 @@ func TestRebalancePods(t *testing.T) {
 		p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{
 			EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	})
+	pod("job", "job", "b", func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyOnFailure })
 	pod("be", "best-effort", "a", func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = nil })
 	for node, uid := range []string{"own", "shared"} {
 		pod(uid, "cpus", []string{"a", "b"}[node], func(p *corev1.Pod) {
@@ -258,6 +259,7 @@ func TestRebalancePods(t *testing.T) {
 		"p1 several PodDisruptionBudgets [a b c] 0  2000", // without a policy no weight counts
 		"p2 shop/late [a b c] 0 NoController 2000",
 		"p3  [a b c] 0 LocalData 2000",
+		"job  [a b c] 0 RunsToEnd 2000",
 		"be  [a b c] 0  0",
 		"own  [a b c] 0 Constrained 2000",
 		"shared  [a b c] 0  2000", // the policy of its node gives no CPUs

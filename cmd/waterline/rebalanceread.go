@@ -201,6 +201,8 @@ func (f *clusterFacts) kept(p *corev1.Pod, pod *model.Pod) rebalance.Code {
 		return rebalance.Critical
 	case kube.WantsToStay(p):
 		return rebalance.WantsToStay
+	case p.Spec.RestartPolicy == corev1.RestartPolicyNever || p.Spec.RestartPolicy == corev1.RestartPolicyOnFailure:
+		return rebalance.RunsToEnd
 	case kube.Constrained(p) || len(f.ask(pod, p.Spec.NodeName).CPUs) > 0:
 		return rebalance.Constrained
 	case kube.LocalData(p) && !f.localData:

@@ -126,6 +126,7 @@ const (
 	Critical         Code = "Critical"         // its priority class is a system-critical one
 	NotOnline        Code = "NotOnline"        // it is batch or a daemon, whose load is limited otherwise
 	NotReady         Code = "NotReady"         // it is not ready, or leaves already
+	RunsToEnd        Code = "RunsToEnd"        // it is of a Job, or ends by itself otherwise: it would begin again
 	Constrained      Code = "Constrained"      // it has rules of placement that are not evaluated here
 	LocalData        Code = "LocalData"        // it has data on its node
 	WantsToStay      Code = "WantsToStay"      // an annotation says that it must not be evicted
