@@ -61,7 +61,7 @@ func (b *batchFit) Filter(_ context.Context, _ fwk.CycleState, p *corev1.Pod, in
 		return nil
 	}
 	if why := b.takes(p, info.Node().Name); why.Code != "" {
-		return refuse(BatchFitName, why)
+		return refuse(BatchFitName, fwk.UnschedulableAndUnresolvable, why)
 	}
 	return nil
 }

@@ -78,7 +78,8 @@ func (c *cpuSetFit) PreFilter(
 	return nil, fwk.NewStatus(fwk.Skip)
 }
 
-// PreFilterExtensions returns nil: removing pods is not tried.
+// PreFilterExtensions returns nil: removing pods is not tried. Their CPUs are free only once a report says so, and
+// until then each attempt would remove more pods.
 func (c *cpuSetFit) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // Filter refuses a node without enough free CPUs.
@@ -88,7 +89,7 @@ func (c *cpuSetFit) Filter(_ context.Context, cycle fwk.CycleState, p *corev1.Po
 		return status
 	}
 	if why := c.has(p, a, info.Node().Name); why.Code != "" {
-		return refuse(CPUSetFitName, why)
+		return refuse(CPUSetFitName, fwk.UnschedulableAndUnresolvable, why)
 	}
 	return nil
 }

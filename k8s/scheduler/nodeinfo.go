@@ -64,10 +64,11 @@ func soldOn(info fwk.NodeInfo, names map[corev1.ResourceName]bool) (sum model.Am
 	return sum
 }
 
-// refuse turns a reason into a status. Removing pods helps against none of the reasons, so preemption is not tried.
-func refuse(plugin string, why place.Reason) *fwk.Status {
+// refuse turns a reason into a status. With the code Unschedulable, preemption is tried: it is for reasons against
+// which removing pods helps.
+func refuse(plugin string, code fwk.Code, why place.Reason) *fwk.Status {
 	countRefusal(plugin, why.Code)
-	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why.String())
+	return fwk.NewStatus(code, why.String())
 }
 
 // state is what a plugin keeps of a pod during one attempt. It does not change.

@@ -7,9 +7,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/apis/scheduling"
 
 	"github.com/waterline-io/waterline/internal/decide/cluster/place"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
 // weightSpread spreads pods with weights, so that each gets the CPU that its weight lets it expect.
@@ -18,6 +20,7 @@ type weightSpread struct {
 	view     *view
 	settings place.Settings
 	sums     slots[weightSums]
+	all      func() ([]fwk.NodeInfo, error) // nodes of the cluster
 
 	crowded bool          // a pod without a weight can dilute weights on some node
 	looked  time.Duration // when that was found out
@@ -37,9 +40,10 @@ var (
 	_ fwk.EnqueueExtensions = weightLimit{}
 )
 
-func newWeightSpread(v *view, args WeightSpreadArgs, _ fwk.Handle) (fwk.Plugin, error) {
+func newWeightSpread(v *view, args WeightSpreadArgs, h fwk.Handle) (fwk.Plugin, error) {
 	s, err := args.settings()
-	w := &weightSpread{view: v, settings: s, looked: -time.Minute}
+	all := func() ([]fwk.NodeInfo, error) { return h.SnapshotSharedLister().NodeInfos().List() }
+	w := &weightSpread{view: v, settings: s, looked: -time.Minute, all: all}
 	if args.Refuse {
 		return weightLimit{w}, err
 	}
@@ -63,11 +67,11 @@ func (w *weightSpread) matters(p *corev1.Pod) bool {
 
 const claimsKey fwk.StateKey = "waterline/" + WeightSpreadName
 
-// PreFilter skips pods with which no weight is involved.
+// PreFilter skips pods with which no weight is involved, and pods that must run.
 func (w weightLimit) PreFilter(
 	_ context.Context, cycle fwk.CycleState, p *corev1.Pod, _ []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
-	if !w.matters(p) {
+	if !w.matters(p) || mustRun(p) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	write(cycle, claimsKey, w.view.claims(p))
@@ -75,7 +79,13 @@ func (w weightLimit) PreFilter(
 	return nil, nil
 }
 
-// PreFilterExtensions returns nil: removing pods is not tried.
+// mustRun reports whether a pod gets its node whatever it takes from weights. A pod of a DaemonSet has no other node,
+// and the cluster needs system-critical pods.
+func mustRun(p *corev1.Pod) bool {
+	return kube.NodeBound(p) || kube.Priority(p) >= scheduling.SystemCriticalPriority
+}
+
+// PreFilterExtensions returns nil: Filter reads the pods of the node, from which preemption removes some.
 func (w weightLimit) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // Filter refuses a node on which a weight would not be met.
@@ -95,16 +105,17 @@ func (w weightLimit) Filter(_ context.Context, cycle fwk.CycleState, p *corev1.P
 	}
 	if why := place.WeightFilter(&tree, on.pods(w.view, info), claim, &w.settings); why.Code != "" {
 		w.view.refused(p, func(known *waiter) { known.claims = c })
-		return refuse(WeightSpreadName, why)
+		return refuse(WeightSpreadName, fwk.Unschedulable, why)
 	}
 	return nil
 }
 
 // PreScore scores the nodes by what the pod would cost them in weight pressure. It skips pods with which no weight is
-// involved. So it does with a pod without a weight while all nodes have room for it beside their weights: it would cost
-// none of them anything.
+// involved. So it does with a small pod without a weight while all nodes have room for it beside their weights: it
+// would cost none of them anything.
 func (w *weightSpread) PreScore(_ context.Context, _ fwk.CycleState, p *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
-	if !w.matters(p) || !asksWeight(p) && !w.view.givesWeights() && !w.crowds(nodes) {
+	if !w.matters(p) ||
+		!asksWeight(p) && !w.view.givesWeights() && requests(p).CPU <= smallRequest && !w.crowds() {
 		return fwk.NewStatus(fwk.Skip)
 	}
 	c := w.view.claims(p)
@@ -141,15 +152,19 @@ func (w *weightSpread) sumsOn(info fwk.NodeInfo) *weightSums {
 	return slot
 }
 
-// crowds reports whether a pod that requests two CPUs would dilute weights on any of the nodes. It looks at them once a
-// second.
-func (w *weightSpread) crowds(nodes []fwk.NodeInfo) bool {
+// smallRequest is the request of CPU that crowds tries, in milli-cores.
+const smallRequest = 2000
+
+// crowds reports whether a pod with a small request would dilute weights on any node of the cluster. It looks at them
+// once a second.
+func (w *weightSpread) crowds() bool {
 	now := w.view.now()
 	if now-w.looked < time.Second {
 		return w.crowded
 	}
-	w.looked, w.crowded = now, false
-	pod := place.Weight{QoS: model.Burstable, Request: 2000}
+	nodes, err := w.all()
+	w.looked, w.crowded = now, err != nil
+	pod := place.Weight{QoS: model.Burstable, Request: smallRequest}
 	for _, info := range nodes {
 		if on := w.sumsOn(info); place.WeightCost(on.sums, &pod, on.cpu) > 0 {
 			w.crowded = true

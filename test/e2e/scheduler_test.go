@@ -592,17 +592,31 @@ func TestSchedulerPlaces(t *testing.T) {
 		s := s.within(t, p)
 		s.nodes(schedNode{name: nodeName(1), cpu: 8}, schedNode{name: nodeName(2), cpu: 8})
 		s.known(p, "Trusted", 2)
+		weighs := func(p *corev1.Pod) {
+			grace := int64(0) // no kubelet ends it
+			p.Spec.TerminationGracePeriodSeconds = &grace
+			weighing(4096)(p)
+		}
 		on := map[string]int{}
 		for range 4 {
-			on[s.bound(s.pod(profiled, weighing(4096))).Spec.NodeName]++
+			on[s.bound(s.pod(profiled, weighs)).Spec.NodeName]++
 		}
 		if on[nodeName(1)] != 2 {
 			t.Errorf("four pods of 4 CPUs' weight went to %v", on)
 		}
-		s.refused(s.pod(refusing, weighing(4096)), "would get 2.7 CPUs of the 4.0 CPUs of its weight",
+		s.refused(s.pod(refusing, weighs), "would get 2.7 CPUs of the 4.0 CPUs of its weight",
 			"with 12.0 CPUs of weights on 8.0 CPUs")
-		if node := s.bound(s.pod(profiled, weighing(4096))).Spec.NodeName; node == "" {
+		if node := s.bound(s.pod(profiled, weighs)).Spec.NodeName; node == "" {
 			t.Error("a profile that refuses nothing refused a pod")
+		}
+		apply(t, "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: first}, value: 1000}")
+		before := len(s.list())
+		s.bound(s.pod(refusing, func(p *corev1.Pod) {
+			weighs(p)
+			p.Spec.PriorityClassName = "first"
+		}))
+		if after := len(s.list()); after != before {
+			t.Errorf("%d pods made room for one of higher priority, and one is enough", before+1-after)
 		}
 	})
 }
