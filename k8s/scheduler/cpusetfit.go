@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,11 +63,12 @@ const asksKey fwk.StateKey = "waterline/" + CPUSetFitName
 
 // PreFilter skips pods that want no CPUs of their own under any policy.
 func (c *cpuSetFit) PreFilter(
-	_ context.Context, cycle fwk.CycleState, p *corev1.Pod, _ []fwk.NodeInfo,
+	ctx context.Context, cycle fwk.CycleState, p *corev1.Pod, _ []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
 	if !c.view.mayWantCPUs(p) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
+	await(ctx, c.view.podsSeen) // after a restart, their hints say which CPUs are promised
 	a := c.view.asks(p)
 	c.view.again(p, func(w *waiter) { w.noCPUs = nodeSet{} })
 	for _, policy := range c.view.allPolicies() {
@@ -220,16 +222,22 @@ func (v *view) cpusLocked(name string, r *report, s *place.Settings) (*place.Rep
 	if r == nil || r.room == nil {
 		return nil, nil, 0
 	}
-	now, content := v.now(), r.content
-	content.Age = now - r.at
-	n := place.Node{Report: &content, Unreadable: r.unreadable, Agent: v.agents.of(name, now)}
-	report, _ := n.Current(s)
+	report := v.current(name, r, v.now(), s)
 	if report == nil {
 		return nil, nil, 0
 	}
 	room, promised := r.room, v.ledger.Promised(name)
 	taken := promised.And(room.Free)
 	return report, place.ZonesOf(room.Topology, room.Free.Minus(promised)), room.Exclusive - taken.Len()
+}
+
+// current returns what a node's report says if it counts at a time; else nil. The lock is held.
+func (v *view) current(name string, r *report, at time.Duration, s *place.Settings) *place.Report {
+	content := r.content
+	content.Age = at - r.at
+	n := place.Node{Report: &content, Unreadable: r.unreadable, Agent: v.agents.of(name, at)}
+	report, _ := n.Current(s)
+	return report
 }
 
 // roomOf returns the room of a node and the CPUs that are promised there. The lock is held.

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/place"
 	"github.com/waterline-io/waterline/internal/decide/node"
@@ -85,6 +87,18 @@ func TestOldCPUsRefuseNobody(t *testing.T) {
 		if age := v.now() - v.reports["a"].at; age < 0 {
 			t.Errorf("%s: it is %s old", name, age)
 		}
+	}
+}
+
+// TestPodsAreSeenFirst checks that no pod gets CPUs before the view knows which CPUs other pods have.
+func TestPodsAreSeenFirst(t *testing.T) {
+	v := newView(v1alpha1.Namespace)
+	v.namespaces = noNamespaces()
+	looks := 0
+	v.podsSeen = func() bool { looks++; return looks == 3 }
+	(&cpuSetFit{view: v}).PreFilter(t.Context(), framework.NewCycleState(), exclusivePod("p", 1), nil)
+	if looks != 3 {
+		t.Errorf("it looked %d times, and should until the pods are seen", looks)
 	}
 }
 

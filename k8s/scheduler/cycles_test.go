@@ -61,7 +61,8 @@ func newCycles(b testing.TB, name string, nodes int) *cycles {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	v := newView(v1alpha1.Namespace)
 	v.once.Do(func() { // it follows nothing
-		v.namespaces, v.nodes = factory.Core().V1().Namespaces().Lister(), factory.Core().V1().Nodes().Lister()
+		core := factory.Core().V1()
+		v.namespaces, v.nodes, v.pods = core.Namespaces().Lister(), core.Nodes().Lister(), core.Pods().Lister()
 	})
 	registry := runtime.Registry{}
 	for name, factory := range factories(v) {
@@ -76,10 +77,10 @@ func newCycles(b testing.TB, name string, nodes int) *cycles {
 		b.Fatal(err)
 	}
 	v.known = nodes
-	c := &cycles{b: b, ctx: ctx, scheduler: s, profile: s.Profiles[name], view: v}
 	weights := model.DefaultPolicy()
 	weights.Mode, weights.Weight.Max = model.ModeEnforce, model.MaxShares
 	v.setPolicy("bench", &weights)
+	c := &cycles{b: b, ctx: ctx, scheduler: s, profile: s.Profiles[name], view: v}
 	for i := range nodes {
 		c.node(fmt.Sprintf("node-%04d", i), i%8)
 	}

@@ -41,7 +41,7 @@ func (c *cpuSetFit) leaves(_ klog.Logger, _ *corev1.Pod, old, _ any) (fwk.Queuei
 }
 
 // leaves is the hint of WeightSpread for a pod that is deleted or that requests less: it helps if it took CPU from
-// weights on its node.
+// weights on its node, or would have on the node that preemption made room on.
 func (w weightLimit) leaves(_ klog.Logger, _ *corev1.Pod, old, now any) (fwk.QueueingHint, error) {
 	p, ok := old.(*corev1.Pod)
 	if !ok {
@@ -51,7 +51,8 @@ func (w weightLimit) leaves(_ klog.Logger, _ *corev1.Pod, old, now any) (fwk.Que
 	if after, stays := now.(*corev1.Pod); stays && after != nil {
 		return when(p.Spec.NodeName != "" && requests(after).CPU < before)
 	}
-	return when(p.Spec.NodeName != "" && (before > 0 || asksWeight(p) || w.view.givesWeights()))
+	counts := p.Spec.NodeName != "" || p.Status.NominatedNodeName != ""
+	return when(counts && (before > 0 || asksWeight(p) || w.view.givesWeights()))
 }
 
 // grows is the hint of WeightSpread for a node that is new, or has other resources: it helps if it has more CPU.

@@ -76,7 +76,8 @@ func (v *view) seeChange(old, obj any) {
 	if bound {
 		v.seePod(p)
 	}
-	if maps.Equal(before.Annotations, p.Annotations) && maps.Equal(before.Labels, p.Labels) {
+	if maps.Equal(before.Annotations, p.Annotations) && maps.Equal(before.Labels, p.Labels) &&
+		(bound || requests(before) == requests(p)) {
 		return
 	}
 	v.mu.Lock()
@@ -102,7 +103,7 @@ func (v *view) seeNamespace(old, obj any) {
 	v.wake(helps)
 }
 
-// losePod forgets a pod.
+// losePod forgets a pod. CPUs that were promised to it help others at once.
 func (v *view) losePod(obj any) {
 	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = gone.Obj
@@ -113,14 +114,19 @@ func (v *view) losePod(obj any) {
 	}
 	uid := string(p.UID)
 	v.mu.Lock()
-	defer v.mu.Unlock()
 	delete(v.waiting, uid)
 	delete(v.asking, uid)
-	v.forget(uid)
+	var helps []*corev1.Pod
+	had, node := !v.ledger.CPUs(uid).Empty(), v.ledger.Node(uid)
+	if v.forget(uid); had {
+		helps = v.helpedByCPUs(node)
+	}
 	if v.agents.has(p) {
 		v.agents.drop(uid, v.now())
 		v.touch(p.Spec.NodeName)
 	}
+	v.mu.Unlock()
+	v.wake(helps)
 }
 
 // since returns for how long a pod has had its node.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -32,6 +33,8 @@ type view struct {
 	activator  fwk.PodActivator
 	namespaces corelisters.NamespaceLister
 	nodes      corelisters.NodeLister
+	pods       corelisters.PodLister
+	podsSeen   func() bool // all pods that were there at the start are taken in
 
 	mu       sync.Mutex
 	reports  map[string]*report // by node
@@ -44,6 +47,7 @@ type view struct {
 	known    int                // nodes in the cluster
 	asking   map[string]bool    // UIDs of pods on nodes that ask for a weight
 	waiting  map[string]*waiter // UIDs of pods that were refused
+	counted  time.Duration      // when count looked last at what time alone changes
 	changed  []*changes         // one per plugin that keeps what look returned
 
 	weights weightCache
@@ -77,7 +81,8 @@ func newView(namespace string) *view {
 		started: time.Now(), reports: map[string]*report{}, agents: newAgents(namespace),
 		policies: map[string]*model.Policy{},
 		policy:   &defaults, asking: map[string]bool{}, waiting: map[string]*waiter{},
-		weights: weightCache{nodes: map[string]*nodeWeights{}},
+		weights:  weightCache{nodes: map[string]*nodeWeights{}},
+		podsSeen: func() bool { return true },
 	}
 }
 
@@ -96,22 +101,24 @@ func (v *view) follow(ctx context.Context, h fwk.Handle) error {
 	registerMetrics()
 	v.activator = h
 	core := h.SharedInformerFactory().Core().V1()
-	v.namespaces, v.nodes = core.Namespaces().Lister(), core.Nodes().Lister()
+	v.namespaces, v.nodes, v.pods = core.Namespaces().Lister(), core.Nodes().Lister(), core.Pods().Lister()
 	namespaces := core.Namespaces().Informer()
 	if _, err := namespaces.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: v.seeNamespace}); err != nil {
 		return fmt.Errorf("following namespaces: %w", err)
 	}
 	var listed sync.Once
-	if _, err := core.Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	pods, err := core.Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			listed.Do(func() { await(ctx, namespaces.HasSynced) }) // a policy can select pods by their namespace
 			v.seePod(obj)
 		},
 		UpdateFunc: func(old, obj any) { v.seeChange(old, obj) },
 		DeleteFunc: func(obj any) { v.losePod(obj) },
-	}); err != nil {
+	})
+	if err != nil {
 		return fmt.Errorf("following pods: %w", err)
 	}
+	v.podsSeen = pods.HasSynced
 	client, err := dynamic.NewForConfig(h.KubeConfig())
 	if err != nil {
 		return fmt.Errorf("making a client for custom resources: %w", err)
@@ -161,7 +168,9 @@ func (v *view) custom(
 			v.log.Info("A custom resource cannot be read, so nodes count as without it; it is tried again",
 				"resource", resource, "err", err)
 		})
-		done()
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) { // others may end within patience
+			done()
+		}
 	})
 	of := func(obj any) *unstructured.Unstructured {
 		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
@@ -235,7 +244,7 @@ func (v *view) loadLocked() place.Settings {
 	return *v.load
 }
 
-// tend removes what no longer matters, and counts.
+// tend removes what no longer matters, counts, and wakes pods.
 func (v *view) tend(ctx context.Context) {
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
@@ -249,7 +258,7 @@ func (v *view) tend(ctx context.Context) {
 	}
 }
 
-// count sets the metrics, and prunes the ledger.
+// count sets the metrics, prunes the ledger, and wakes the pods that are helped by time alone.
 func (v *view) count() {
 	nodes, err := v.nodes.List(everything)
 	if err != nil {
@@ -267,11 +276,16 @@ func (v *view) count() {
 		counts[why.Code]++
 	}
 	v.mu.Lock()
-	v.ledger.Prune(v.now(), &s)
+	now := v.now()
+	v.ledger.Prune(now, &s)
 	v.agents.keep(nodes)
 	v.known = len(nodes)
 	assumed := v.ledger.Len()
+	v.dropWaiters()
+	helps := v.helpedByTime(v.counted, now)
+	v.counted = now
 	v.mu.Unlock()
+	v.wake(helps)
 	setMetrics(counts, assumed)
 	v.weights.keep(nodes)
 }

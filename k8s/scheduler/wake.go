@@ -1,7 +1,10 @@
 package scheduler
 
 import (
+	"maps"
+	"reflect"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -72,14 +75,52 @@ func (v *view) again(p *corev1.Pod, forget func(*waiter)) {
 	}
 }
 
-// helped returns the pods that the change of a node's report helps. The lock is held.
+// helped returns the pods that the change of a node's report helps: none if only amounts changed. The lock is held.
 func (v *view) helped(node string, old, now *report) []*corev1.Pod {
 	before, after := v.policyFor(old), v.policyFor(now)
+	if before == after && old != nil && now != nil && old.refusesAs(now) {
+		return nil
+	}
 	return v.waitersFor(func(w *waiter) bool {
 		return w.noBatch.has(node) && v.batchReason(node, old, w.batch).Code != "" &&
 			v.batchReason(node, now, w.batch).Code == "" ||
 			w.noCPUs.has(node) && v.cpuReason(node, old, w).Code != "" && v.cpuReason(node, now, w).Code == "" ||
 			w.claims != nil && before != after && w.claims.differ(before, after)
+	})
+}
+
+// refusesAs reports whether nodes with these reports refuse the same pods, under the same policy.
+func (r *report) refusesAs(o *report) bool {
+	a, b := &r.content, &o.content
+	return a.Hot == b.Hot && a.Selling == b.Selling && a.Withdrawn == b.Withdrawn && r.unreadable == o.unreadable &&
+		reflect.DeepEqual(r.room, o.room)
+}
+
+// helpedByTime returns the pods that are helped because a node's report stopped to count between two times: the free
+// CPUs that it names refuse nobody any more. Time alone helps against no other reason. The lock is held.
+func (v *view) helpedByTime(before, now time.Duration) (pods []*corev1.Pod) {
+	settings := map[*place.Settings]bool{}
+	for _, w := range v.waiting {
+		if w.cpus != nil {
+			settings[w.cpus] = true
+		}
+	}
+	for s := range settings {
+		for node, r := range v.reports {
+			if r.room != nil && v.current(node, r, before, s) != nil && v.current(node, r, now, s) == nil {
+				pods = append(pods, v.helpedByCPUs(node)...)
+			}
+		}
+	}
+	return pods
+}
+
+// dropWaiters forgets pods that do not wait any more. One that is deleted during its attempt is refused after its
+// deletion was seen. The lock is held.
+func (v *view) dropWaiters() {
+	maps.DeleteFunc(v.waiting, func(uid string, w *waiter) bool {
+		p, err := v.pods.Pods(w.pod.Namespace).Get(w.pod.Name)
+		return err != nil || string(p.UID) != uid || p.Spec.NodeName != ""
 	})
 }
 

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -11,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -218,6 +221,11 @@ func TestWakes(t *testing.T) {
 			other.Status.Conditions = []corev1.PodCondition{{Type: v1alpha1.ConditionCPUSet, Status: corev1.ConditionFalse}}
 			r.view.seePod(other)
 		}, []string{CPUSetFitName}},
+		{"a pod with promised CPUs is deleted", func(r *refusing) {
+			r.view.ledger.Promise("tight", "other", 0, model.CPUs(1))
+			r.report("tight", freeOf("1-2", 2))
+			r.view.losePod(testPod("other", "tight"))
+		}, []string{CPUSetFitName}},
 		{"the policy is deleted, and nothing is granted", func(r *refusing) { r.view.losePolicy("p") },
 			[]string{CPUSetFitName, WeightSpreadName}},
 		{"the policy is the same", func(r *refusing) { r.view.seePolicy(policy(r.t, false)) }, nil},
@@ -225,14 +233,6 @@ func TestWakes(t *testing.T) {
 			[]string{WeightSpreadName}},
 		{"another policy governs the node", func(r *refusing) { r.report("full", map[string]any{"policy": "q"}) },
 			[]string{WeightSpreadName}},
-		{"the pod gives up its CPUs", func(r *refusing) {
-			r.view.seeChange(exclusivePod(CPUSetFitName, 2), testPod(CPUSetFitName, ""))
-		}, []string{CPUSetFitName}},
-		{"the pod's status changes", func(r *refusing) {
-			p := exclusivePod(CPUSetFitName, 2)
-			p.Status.Phase = corev1.PodPending
-			r.view.seeChange(exclusivePod(CPUSetFitName, 2), p)
-		}, nil},
 		{"the node is paused", func(r *refusing) { r.report("full", map[string]any{"mode": "Disabled"}) },
 			[]string{WeightSpreadName}},
 		{"the policy only observes", func(r *refusing) {
@@ -240,6 +240,17 @@ func TestWakes(t *testing.T) {
 			p.Object["spec"].(map[string]any)["mode"] = "Observe"
 			r.view.seePolicy(p)
 		}, []string{CPUSetFitName, WeightSpreadName}},
+		{"the pod gives up its CPUs", func(r *refusing) {
+			r.view.seeChange(exclusivePod(CPUSetFitName, 2), testPod(CPUSetFitName, ""))
+		}, []string{CPUSetFitName}},
+		{"the pod requests fewer CPUs", func(r *refusing) {
+			r.view.seeChange(exclusivePod(CPUSetFitName, 2), exclusivePod(CPUSetFitName, 1))
+		}, []string{CPUSetFitName}},
+		{"the pod's status changes", func(r *refusing) {
+			p := exclusivePod(CPUSetFitName, 2)
+			p.Status.Phase = corev1.PodPending
+			r.view.seeChange(exclusivePod(CPUSetFitName, 2), p)
+		}, nil},
 		{"a pod is tried again, and its node cools down meanwhile", func(r *refusing) {
 			ctx, state := context.Background(), framework.NewCycleState()
 			_, _ = r.plugins[BatchFitName].PreFilter(ctx, state, batchPod(), nil)
@@ -274,6 +285,8 @@ func TestHints(t *testing.T) {
 	}
 	smaller := weighted("x")
 	smaller.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("50m")
+	nominated := weighted("nominated")
+	nominated.Status.NominatedNodeName = "full"
 	nothing := testPod("nothing", "full")
 	nothing.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 	added := fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}
@@ -304,6 +317,7 @@ func TestHints(t *testing.T) {
 		{WeightSpreadName, deleted, "that takes nothing", nothing, nil, fwk.QueueSkip},
 		{WeightSpreadName, deleted, "of batch", on("full", batchPod()), nil, fwk.QueueSkip},
 		{WeightSpreadName, deleted, "without a node", weighted("x"), nil, fwk.QueueSkip},
+		{WeightSpreadName, deleted, "for which preemption made room", nominated, nil, fwk.Queue},
 		{WeightSpreadName, shrunk, "on a node", on("full", weighted("x")), on("full", smaller), fwk.Queue},
 		{WeightSpreadName, shrunk, "of memory", on("full", weighted("x")), on("full", weighted("x")), fwk.QueueSkip},
 	} {
@@ -334,6 +348,59 @@ func TestHints(t *testing.T) {
 		if events, err := p.EventsToRegister(context.Background()); len(events) > 0 || err != nil {
 			t.Errorf("%s refuses nothing and registers %v: %v", p.Name(), events, err)
 		}
+	}
+}
+
+// TestTimeWakes checks that a pod which the free CPUs of a report refused is woken, once, when the report no longer
+// counts: it is too old, or the node's agent is gone.
+func TestTimeWakes(t *testing.T) {
+	for name, passes := range map[string]time.Duration{"the report is old": time.Hour, "the agent is gone": time.Minute} {
+		r := newRefusals(t)
+		r.follow(r.view.waiting[BatchFitName].pod, r.view.waiting[CPUSetFitName].pod, r.view.waiting[WeightSpreadName].pod)
+		r.view.count()
+		if passes < time.Hour {
+			r.view.losePod(readyAgent("tight"))
+		}
+		r.woken.names = nil
+		r.view.started = r.view.started.Add(-passes)
+		for range 2 {
+			if r.view.count(); !slices.Equal(r.woken.names, []string{CPUSetFitName}) {
+				t.Errorf("%s: it woke %v", name, r.woken.names)
+			}
+		}
+	}
+}
+
+// follow gives the view the cluster's nodes and pods.
+func (r *refusing) follow(pods ...*corev1.Pod) {
+	index := func(objects ...any) cache.Indexer {
+		all := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+		for _, o := range objects {
+			if err := all.Add(o); err != nil {
+				r.t.Fatal(err)
+			}
+		}
+		return all
+	}
+	var all []any
+	for _, p := range pods {
+		all = append(all, p)
+	}
+	r.view.pods = corelisters.NewPodLister(index(all...))
+	r.view.nodes = corelisters.NewNodeLister(index(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "tight"}}))
+}
+
+// TestGoneAreForgotten checks that a refusal is forgotten of a pod that is gone, that has a node, or whose name belongs
+// to another pod now, even if the refusal came later.
+func TestGoneAreForgotten(t *testing.T) {
+	r := newRefusals(t)
+	other := testPod(CPUSetFitName, "")
+	other.UID = "other"
+	r.follow(r.view.waiting[BatchFitName].pod, other, testPod(WeightSpreadName, "full"))
+	r.view.refused(testPod("gone", ""), func(*waiter) {})
+	r.view.count()
+	if len(r.view.waiting) != 1 || r.view.waiting[BatchFitName] == nil {
+		t.Errorf("%v are remembered", slices.Collect(maps.Keys(r.view.waiting)))
 	}
 }
 
