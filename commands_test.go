@@ -1,13 +1,17 @@
 package waterline_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/test/bed/pages"
 )
 
@@ -49,6 +53,33 @@ func TestKeys(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestPolicyFields checks that the comparison counts the fields of a policy, and that the chart has a value for each.
+func TestPolicyFields(t *testing.T) {
+	var schema struct {
+		Properties struct {
+			Policy struct{ Properties map[string]any }
+		}
+	}
+	if err := json.Unmarshal([]byte(readText(t, "deploy/chart/values.schema.json")), &schema); err != nil {
+		t.Fatal(err)
+	}
+	values := schema.Properties.Policy.Properties
+	spec := reflect.TypeFor[v1alpha1.ColocationPolicySpec]()
+	for i := range spec.NumField() {
+		name, _, _ := strings.Cut(spec.Field(i).Tag.Get("json"), ",")
+		if values[name] == nil {
+			t.Errorf("the chart has no value policy.%s", name)
+		}
+	}
+	if len(values) != spec.NumField() {
+		t.Errorf("the chart has %d values of a policy, which has %d fields", len(values), spec.NumField())
+	}
+	claim := fmt.Sprintf(": %d fields at the first level", spec.NumField())
+	if !strings.Contains(readText(t, "docs/comparison.md"), claim) {
+		t.Errorf("docs/comparison.md does not say %q", claim)
 	}
 }
 
