@@ -160,7 +160,7 @@ func (s Reported) decide(n *model.Node, r *model.Report) (write bool, next Repor
 	// are part of a report which is written anyway cost nothing.
 	charged := signals && remaining(n.Now, s.At, wait) > 0
 	if signals {
-		wait = min(wait, max(s.Signals.Add(-signalBurst*signalPause).Sub(s.At), 0))
+		wait = min(wait, signalPause, max(s.Signals.Add(-signalBurst*signalPause).Sub(s.At), 0))
 	}
 	if n.Writes.Report.Failed {
 		wait = max(wait, reportRetry)

@@ -176,6 +176,12 @@ func TestReport(t *testing.T) {
 	if !c.report(enforced(model.ModeEnforce, 400, 2)) {
 		t.Error("after the clock was set back amounts wait for an hour")
 	}
+	hot := enforced(model.ModeEnforce, 400, 2)
+	hot.Hot = model.MemoryExhausted
+	c.n.Now = c.n.Now.Add(signalPause)
+	if !c.report(hot) {
+		t.Error("after the clock was set back signals wait for longer than ever")
+	}
 }
 
 // TestReportLoad: a report is written when the predicted peak of CPU or memory has moved by a twentieth of the node, a
