@@ -46,6 +46,10 @@ func (w *world) second() model.Plan {
 	l := w.node.Load
 	passed := time.Hour + w.node.Now.Sub(epoch) - l.Clock
 	l.Clock += passed
+	l.Node.CPU.At += passed
+	for i := range l.Classes {
+		l.Classes[i].CPU.At += passed
+	}
 	for i := range l.Pods {
 		l.Pods[i].CPU.At += passed
 		if l.Pods[i].Pressure.At != 0 {

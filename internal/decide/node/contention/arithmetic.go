@@ -118,7 +118,7 @@ func (r *round) explain(target int64) {
 	switch {
 	case target == r.minBatch() && target > 0:
 		code = model.BatchMinimum
-	case r.cpu.Use.Age > 5*time.Second:
+	case r.cpu.Use.Age > maxUseAge:
 		code = model.SlackStale
 	}
 	r.why = model.Reason{Code: code, Operands: []model.Operand{{Name: "left", Value: r.cpu.Allow, Unit: model.UnitMilli}}}

@@ -16,8 +16,8 @@ const (
 	firstBinMilli = 25 // milli-cores up to which the first bin goes
 	meanSamples   = 16 // a sample changes a mean by at least one part of this many
 	minBinSamples = 3  // samples from which a bin of a baseline counts
-	// Nothing is learned while online pods and the system use so much of the node, in thousandths: pods wait for them
-	// then.
+	// Nothing is learned while online pods and the system use so much of the node, in thousandths, or have it for
+	// themselves: pods wait for them then.
 	nearlyFull   = 900
 	maxLearned   = 1000               // thousandths of running that a sample counts with at most
 	baselineTTL  = 7 * 24 * time.Hour // a baseline that was not used

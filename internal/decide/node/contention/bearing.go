@@ -25,13 +25,15 @@ const (
 	trialInterval     = 2 * time.Minute  // between two such trials
 	minForgetInterval = 10 * time.Minute // between two times that the limit is forgotten because a harmed pod left
 	maxHarmedPods     = 16               // harmed pods that are remembered
+	maxGrowth         = 100              // times Soon: after so long without harm, any machine is covered
 )
 
 // bearing is how much batch the online pods of a node bear.
 //
 // After harm, the limit grows as the window of TCP CUBIC does (RFC 9438, section 4.2): fast at first, slowly near the
 // limit at which online pods were harmed, and faster again beyond it, if they bear that. As there, only time counts in
-// which that is tried: while batch runs, and while what online pods lack is known.
+// which that is tried: while batch runs, and while what online pods lack is known. If that is not known, the limit grows
+// up to what arithmetic leaves.
 type bearing struct {
 	Known  bool
 	Limit  int64         // of batch, in milli-cores; it stays while harm is not known
@@ -73,8 +75,9 @@ func (r *round) bear() {
 		} else {
 			r.cut(max(floor, least))
 		}
-	case !harmed && h.Known && !trying && (!r.Batch.Quiet || b.Cut == 0 || 2*r.cpu.Use.Batch >= b.Limit):
-		b.Grew += r.since
+	case !harmed && (h.Known || r.below()) && !trying &&
+		(!r.Batch.Quiet || b.Cut == 0 || 2*r.cpu.Use.Batch >= b.Limit):
+		b.Grew = min(b.Grew+r.since, maxGrowth*b.Soon)
 		b.Limit = max(b.Limit, b.grown(r.cpu.Capacity*minCut/1000))
 	}
 	b.Limit = min(max(b.Limit, floor), r.cpu.Capacity)
@@ -222,8 +225,7 @@ func (r *round) cut(floor int64) {
 // grown returns the limit after so much time without harm. The cubic has some height, so that batch gets the machine
 // back within about half an hour, however low the limit was.
 func (b *bearing) grown(least int64) int64 {
-	const far = 100_000 // beyond it any machine is covered, by the least height too
-	x := min(int64((b.Grew-b.Soon)*1000/b.Soon), far)
+	x := int64((b.Grew - b.Soon) * 1000 / b.Soon)
 	height := max(b.Bears-b.From, least)
 	return b.Bears + height*x/1000*x/1000*x/1000
 }
@@ -242,13 +244,14 @@ func (r *round) forgetPods() {
 		pod := model.FindPod(r.n.Pods, uid)
 		return pod == nil || !r.watched(pod)
 	}
-	if slices.ContainsFunc(b.Pods, left) {
-		b.Pods = slices.DeleteFunc(slices.Clone(b.Pods), left)
-	}
-	if len(b.Pods) > 0 || b.Anew != 0 && r.now-b.Anew < minForgetInterval {
+	if there := slices.DeleteFunc(slices.Clone(b.Pods), left); len(there) > 0 {
+		b.Pods = there
 		return
 	}
-	b.Anew, b.Low, b.Deep, b.Deeper, b.Tried = r.now, 0, false, false, 0
+	if b.Anew != 0 && r.now-b.Anew < minForgetInterval {
+		return // the list stays until then
+	}
+	b.Pods, b.Anew, b.Low, b.Deep, b.Deeper, b.Tried = nil, r.now, 0, false, false, 0
 	b.Bears, b.From, b.Grew, b.Soon = r.cpu.Capacity, b.Limit, 0, minRecovery
 }
 

@@ -24,7 +24,8 @@ const (
 	quietPart  = 10  // thousandths of the capacity
 	quietMilli = 100 // milli-cores
 
-	maxRound = 2 * time.Second // the longest time between two rounds that counts as time without harm
+	maxRound  = 2 * time.Second // the longest time between two rounds that counts as time without harm
+	maxUseAge = 5 * time.Second // older measurements of the use do not show that batch is quiet
 )
 
 // State is the state between rounds. Times are on the clock of [model.Load].
@@ -76,6 +77,7 @@ type round struct {
 	now    time.Duration
 	before time.Duration // of the last round
 	since  time.Duration // the last round, as far as it counts
+	away   bool          // there was no agent for a while
 	cpu    *model.Account
 	cpus   *model.CPUPlan // nil: no pod has CPUs of its own
 	onHarm bool
@@ -106,6 +108,9 @@ func Decide(n *model.Node, p *model.Policy, left *model.Slack, cpus *model.CPUPl
 	r.before, r.since = s.Clock, min(r.now-s.Clock, maxRound)
 	r.state = s
 	r.state.Clock = r.now
+	if r.away = r.now-s.Clock > sampleGrace; r.away {
+		r.state.Harm.Low = 0 // batch pods that began meanwhile had no limit
+	}
 	r.Batch = r.batchNow()
 	judged := r.onHarm || p.Protect.Interference
 	if judged {
@@ -128,11 +133,12 @@ func Decide(n *model.Node, p *model.Policy, left *model.Slack, cpus *model.CPUPl
 
 // batchNow returns what batch does.
 func (r *round) batchNow() model.Batch {
-	quiet := min(r.cpu.Capacity*quietPart/1000, quietMilli)
+	use, quiet := &r.cpu.Use, min(r.cpu.Capacity*quietPart/1000, quietMilli)
 	b := model.Batch{
 		Running: slices.ContainsFunc(r.n.Pods, r.isBatch), AtFloor: r.state.Harm.lowFor(r.now, provenAtFloor),
 	}
-	b.Quiet = !b.Running || r.cpu.Use.Measured && r.cpu.Use.Batch < quiet && !slices.ContainsFunc(r.n.Pods, r.starts)
+	b.Quiet = !b.Running || use.Measured && use.Age <= maxUseAge && use.Batch < quiet &&
+		!slices.ContainsFunc(r.n.Pods, r.starts)
 	return b
 }
 

@@ -8,18 +8,20 @@ import (
 )
 
 // TestFullNodeTeachesNothing checks that nothing is learned of what pods wait anyway while others use nearly the whole
-// node, all the time or in a rhythm: a tenant decides when it does.
+// node, all the time or in a rhythm: a tenant decides when it does. So it is where a part of the node belongs to a pod
+// that hardly uses it.
 func TestFullNodeTeachesNothing(t *testing.T) {
-	for _, every := range []int{1, 4, 15} {
+	for i, every := range []int{1, 4, 15, 1, 4, 15} {
 		w := newNode(model.SuppressOnHarm)
 		w.wants = 0
+		w.left.CPU.Use.IdleExclusive = int64(i/3) * 8000
 		evil := w.pod("evil", load{uses: 500})
 		evil.Namespace = "evil"
 		w.run(120, quietly)
 		for s := range 300 {
 			w.pods["evil"].uses, w.pods["web"].waits = 500, 20
 			if s/every%2 == 0 || every == 1 {
-				w.pods["evil"].uses, w.pods["web"].waits = 12_000, 6000
+				w.pods["evil"].uses, w.pods["web"].waits = 12_000-w.left.CPU.Use.IdleExclusive, 6000
 			}
 			w.second(quietly)
 		}
@@ -28,7 +30,8 @@ func TestFullNodeTeachesNothing(t *testing.T) {
 		w.run(15, quietly)
 		w.pods["web"].waits = 1500 // a third of what it runs
 		if w.run(4, quietly); w.may() == 16_000 {
-			t.Errorf("each %d s: web may wait for %v", every, knownPod(w.state.Pods, "web").Tolerated)
+			t.Errorf("each %d s, %d idle and not shared: web may wait for %v", every, w.left.CPU.Use.IdleExclusive,
+				knownPod(w.state.Pods, "web").Tolerated)
 		}
 	}
 }
@@ -116,5 +119,84 @@ func TestRestart(t *testing.T) {
 	w.tasks = false
 	if w.run(6, quietly); w.result.Harm.Known {
 		t.Errorf("nothing is sampled, and harm is known: %+v", w.result.Harm)
+	}
+}
+
+// TestRestartBesideFigure checks an agent that starts half a minute after another one was killed that held batch back
+// for a figure. Batch pods that began meanwhile had no limit, so a figure that is too high is not the service's own
+// fault; and that none was fetched yet is no doubt.
+func TestRestartBesideFigure(t *testing.T) {
+	w := newNode(model.SuppressOnHarm)
+	value := int64(10_000)
+	figure := w.serves(func() int64 { return value })
+	w.run(60, figure)
+	value = 60_000
+	if w.run(10, figure); w.may() > 1000 {
+		t.Fatalf("the figure pushes batch to %d only", w.may())
+	}
+	w.n.Load.Clock += 30 * time.Second
+	w.n.Waits, w.n.Figures, w.left.CPU.Use.Measured = nil, nil, false
+	if w.decide(); w.result.Harm.Doubted {
+		t.Errorf("%+v", w.result.Harm)
+	}
+	w.left.CPU.Use.Measured = true
+	if w.run(5, figure); w.state.Services[0].Own != 0 || w.may() > 1000 {
+		t.Errorf("batch may use %d beside %+v", w.may(), w.state.Services[0])
+	}
+}
+
+// TestRoundWithoutSample checks rounds that have no sample of tasks yet: they say by what signal pods are judged.
+func TestRoundWithoutSample(t *testing.T) {
+	w := newNode(model.SuppressOnHarm)
+	w.run(20, quietly)
+	for name, waits := range map[string][]model.PodWait{
+		"an agent starts": nil,
+		"a look has ended since the clock was read": {{UID: "web", At: w.n.Load.Clock + 1}},
+	} {
+		w.n.Waits = waits
+		if w.decide(); !w.result.Harm.Known || w.result.Harm.Signal != model.HarmByDelay {
+			t.Errorf("%s: %+v", name, w.result.Harm)
+		}
+	}
+}
+
+// TestOldUseIsNotQuiet checks that batch does not count as quiet because it was when its use was measured last.
+func TestOldUseIsNotQuiet(t *testing.T) {
+	w := newNode(model.SuppressOnHarm)
+	w.wants = 0
+	w.run(60, quietly)
+	w.left.CPU.Use.Age = time.Minute
+	w.pods["web"].waits = 6000
+	if w.run(5, quietly); w.may() == 16_000 {
+		t.Errorf("quiet %v, %+v", w.result.Batch.Quiet, w.result.Harm)
+	}
+}
+
+// TestForgetsInTime checks that what pods bore is forgotten ten minutes after the last time, though the last harmed pod
+// left before.
+func TestForgetsInTime(t *testing.T) {
+	w := newNode(model.SuppressOnHarm)
+	w.run(60, quietly)
+	h := &w.state.Harm
+	h.Limit, h.From, h.Bears, h.Grew, h.Soon, h.Cut = 9000, 9000, 9000, 0, maxRecovery, w.n.Load.Clock
+	h.Pods, h.Anew = []string{"gone"}, w.n.Load.Clock-9*time.Minute
+	if w.run(50, quietly); w.may() > 10_000 {
+		t.Errorf("it is forgotten sooner, and batch may use %d", w.may())
+	}
+	if w.run(20, quietly); w.may() != 16_000 {
+		t.Errorf("batch may use %d", w.may())
+	}
+}
+
+// TestLongCalm checks that no time without harm is too long to be counted.
+func TestLongCalm(t *testing.T) {
+	for days := range time.Duration(1000) {
+		w := newNode(model.SuppressOnHarm)
+		w.run(1, quietly)
+		h := &w.state.Harm
+		h.Limit, h.From, h.Bears, h.Grew = 9000, 9000, 9000, days*24*time.Hour
+		if w.run(1, quietly); days > 0 && w.may() != 16_000 {
+			t.Fatalf("after %d days batch may use %d", days, w.may())
+		}
 	}
 }

@@ -50,6 +50,23 @@ func TestFigureOpensNoDoor(t *testing.T) {
 	}
 }
 
+// TestFigureBesideBlind checks that batch gets back what arithmetic leaves after a figure pushed it below that, where
+// nothing is known of another pod.
+func TestFigureBesideBlind(t *testing.T) {
+	w := newNode(model.SuppressOnHarm)
+	w.tasks, w.n.Tree.NoPressure = false, true
+	w.pod("db", load{uses: 500})
+	value := int64(60_000)
+	figure := w.serves(func() int64 { return value })
+	if w.run(12, figure); w.may() > 2000 {
+		t.Fatalf("the figure pushes batch to %d only", w.may())
+	}
+	value = 10_000
+	if w.run(120, figure); w.may() != w.leaves() || w.result.Limit.Reason.Code != model.HarmUnknown {
+		t.Errorf("batch may use %d, and arithmetic leaves %d: %v", w.may(), w.leaves(), w.result.Limit.Reason)
+	}
+}
+
 // TestFigureFlaps checks a figure that is too high in a rhythm of its own, whatever batch does: that shows within some
 // times, and then it costs batch no more than arithmetic would.
 func TestFigureFlaps(t *testing.T) {

@@ -77,8 +77,8 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 	}
 	f := model.FindFigure(r.n.Figures, pod.UID)
 	if f == nil || f.At <= 0 || f.At > now || now-f.At > fresh || f.Max <= 0 {
-		if r.Batch.Quiet {
-			s.Since = now // it is not wanted
+		if r.Batch.Quiet || r.away {
+			s.Since = now // it was not wanted
 		}
 		s.Over, s.Counted = false, 0
 		if now-s.Since > fresh {

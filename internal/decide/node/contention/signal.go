@@ -62,7 +62,7 @@ func (r *round) signal() {
 	s := &r.state
 	r.Harm = &model.Harm{Known: true}
 	switch use := &r.cpu.Use; {
-	case !r.Batch.Quiet, use.Online+use.Daemons+use.System >= r.cpu.Capacity*nearlyFull/1000:
+	case !r.Batch.Quiet, use.Online+use.Daemons+use.System+use.IdleExclusive >= r.cpu.Capacity*nearlyFull/1000:
 		s.Quiet = 0
 	case s.Quiet == 0:
 		s.Quiet = r.now
@@ -139,8 +139,8 @@ func (r *round) pod(pod *model.Pod, p Pod) Pod {
 		p.Harm = model.PodHarm{}
 		return p
 	}
-	if fresh := r.state.Every + sampleGrace; r.now-r.before > sampleGrace && r.before-p.At <= fresh {
-		p.Due = r.now + fresh // there was no agent for a while
+	if fresh := r.state.Every + sampleGrace; r.away && r.before-p.At <= fresh {
+		p.Due = r.now + fresh
 	}
 	sum, every, signal := r.sum(u, &p)
 	// A sample may be as old as was asked for. If they are wanted more often now, the next one is awaited for as long.
@@ -252,6 +252,9 @@ func (p *Pod) own(now, length time.Duration, lacks, most int64) int64 {
 // or else by its pressure.
 func (r *round) sum(u *model.PodUsage, p *Pod) (model.PodWait, time.Duration, model.HarmSignal) {
 	w := model.FindWait(r.n.Waits, u.UID)
+	if p.Tasks && (w == nil || w.At <= 0 || w.At > r.now) {
+		w = &p.PodWait // this round has no sample: an agent starts, or a look has ended since the clock was read
+	}
 	if w != nil && w.At > 0 && w.At <= r.now && (p.Tasks && r.now <= p.Due || r.now-w.At <= r.state.Every+sampleGrace) {
 		if !p.Tasks { // its pressure counted until now
 			p.Tasks, p.PodWait = true, model.PodWait{UID: p.UID}
