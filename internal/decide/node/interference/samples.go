@@ -76,30 +76,28 @@ func (r *ring[T]) lowest(open, n int64) int64 {
 func (s *State) follow(pods []Pod) {
 	before := *s
 	s.Tracks = make([]Track, len(pods))
-	same := len(pods) == len(before.Rows)
+	same := slices.EqualFunc(pods, before.Rows, func(p Pod, r Row) bool { return p.UID == r.UID && !p.New })
+	if !same {
+		s.Rows = make([]Row, len(pods))
+	}
 	for i := range pods {
-		p := &pods[i]
-		j, found := before.index(p.UID)
-		found = found && !p.New && j < len(before.Rows)
-		same = same && found && i == j
+		p, t := &pods[i], &s.Tracks[i]
+		t.UID = p.UID
+		j, known := before.index(p.UID)
+		known = known && !p.New && j < len(before.Rows)
 		switch {
-		case found:
-			s.Tracks[i] = before.Tracks[j]
+		case known:
+			*t = before.Tracks[j]
 		case p.New: // Before it was made it used nothing, which is as good as measured, in the open span too.
-			s.Tracks[i] = Track{UID: p.UID, Used: int16(s.Length), Count: 1}
-		default:
-			s.Tracks[i] = Track{UID: p.UID}
+			t.Used, t.Count = int16(s.Length), 1
 		}
-	}
-	if same {
-		return
-	}
-	s.Rows = make([]Row, len(pods))
-	for i := range pods {
-		if j, found := before.index(pods[i].UID); found && !pods[i].New && j < len(before.Rows) {
+		if same {
+			continue
+		}
+		if known {
 			s.Rows[i] = before.Rows[j]
 		}
-		s.Rows[i].UID = pods[i].UID
+		s.Rows[i].UID = p.UID
 	}
 }
 
