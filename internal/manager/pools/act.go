@@ -275,26 +275,53 @@ const slowResizes = "the administration protocol of the ResourceManager resizes 
 // begin with the decision, so consecutive calls follow within a second or two.
 const maxResizes = 200
 
-// resize carries out all resizes. Where the administration protocol fails, those that were not marked yet are left to
-// later rounds, which resize fewer. So are those for which the round has no time.
+// growWithin bounds how long a round gives workers more. When thousands grow at once, as in the evening, what has to
+// shrink meanwhile waits for that.
+const growWithin = 2 * time.Second
+
+// resize carries out all resizes, first of the workers that get less.
 func (r *round) resize(ctx context.Context) {
-	var failed error
-	began := time.Now()
-	for some := range slices.Chunk(r.those(func(pl *place) bool { return pl.does(pool.Resize) }), maxResizes) {
-		if failed != nil || time.Since(began) > rmTimeout {
-			for _, pl := range some {
-				pl.step.Leave(pl.worker.Pod)
-			}
-			continue
+	var grow []*place
+	shrink := r.those(func(pl *place) bool {
+		if !pl.does(pool.Resize) {
+			return false
 		}
-		inParallel(some, func(pl *place) { pl.err = r.mark(ctx, pl) })
+		m, _ := pl.worker.Manager() // there is one, or it would not be resized
+		if m.Total.Fits(pl.step.Size) {
+			grow = append(grow, pl)
+			return false
+		}
+		return true
+	})
+	failed := r.resizeIn(ctx, rmTimeout, shrink, nil)
+	r.resizeIn(ctx, growWithin, grow, failed)
+}
+
+// resizeIn resizes workers until a time is over. It returns why the administration protocol fails. Then those that were
+// not marked yet are left to later rounds, which resize fewer, as are those for which there is no time.
+func (r *round) resizeIn(ctx context.Context, most time.Duration, places []*place, failed error) error {
+	began := time.Now()
+	for some := range slices.Chunk(places, maxResizes) {
+		left := some
+		if failed == nil {
+			left = inTime(most-time.Since(began), &r.k.resizeTurn, some, func(pl *place) bool {
+				pl.err = r.mark(ctx, pl)
+				return true
+			})
+		}
+		for _, pl := range left {
+			pl.step.Leave(pl.worker.Pod)
+		}
 		var all []*actyarn.Resize
-		some = slices.DeleteFunc(some, func(pl *place) bool { return pl.err != nil })
+		some = slices.DeleteFunc(some, func(pl *place) bool { return !pl.does(pool.Resize) })
 		for _, pl := range some {
-			m, _ := pl.worker.Manager() // there is one, or it would not be resized
+			m, _ := pl.worker.Manager()
 			all = append(all, &actyarn.Resize{
 				Worker: pl.worker.Name, ID: m.ID, From: m.Total, To: pl.step.Size, Deadline: pl.step.Deadline(r.now),
 			})
+		}
+		if len(all) == 0 {
+			continue
 		}
 		telling, cancel := context.WithTimeout(ctx, rmTimeout)
 		err := r.k.actor.Resize(telling, r.now, all)
@@ -307,6 +334,7 @@ func (r *round) resize(ctx context.Context) {
 			pl.err = all[i].Err
 		}
 	}
+	return failed
 }
 
 // unsold reports that pods of workers are not created because nothing is sold. No step failed: Ready says it.

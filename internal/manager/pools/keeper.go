@@ -52,6 +52,7 @@ type keeper struct {
 	refused    refusal              // of pods by the API server
 	createTurn int                  // see inTime
 	markTurn   int
+	resizeTurn int
 	starts     map[string]start        // by UID of a pod: when its worker was started
 	counted    map[string]bool         // UIDs of pods whose end counts among the attempts of their workers already
 	unsettled  map[string]time.Time    // by worker: since when what the ResourceManager shows of it is not true
