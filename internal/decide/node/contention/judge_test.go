@@ -122,6 +122,18 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestOtherBoot checks that harm is seen at once where the state is of another boot, with later times.
+func TestOtherBoot(t *testing.T) {
+	w := newNode(model.SuppressOnHarm)
+	w.run(20, quietly)
+	w.n.Load.Clock, w.n.Load.Pods, w.looked = time.Minute, nil, 0
+	w.run(20, quietly)
+	w.pods["web"].waits = 6000
+	if w.run(5, quietly); w.may() == 16_000 {
+		t.Errorf("%+v", w.result.Harm)
+	}
+}
+
 // TestRestartBesideFigure checks an agent that starts half a minute after another one was killed that held batch back
 // for a figure. Batch pods that began meanwhile had no limit, so a figure that is too high is not the service's own
 // fault; and that none was fetched yet is no doubt.
