@@ -142,3 +142,34 @@ func TestManyNeighbours(t *testing.T) {
 		}
 	}
 }
+
+// TestTakesTurns checks that a pod which waits ever longer, whatever its neighbours do, does not keep the search from
+// others.
+func TestTakesTurns(t *testing.T) {
+	w := newWorld(linear, 3, 4)
+	p := newTester(w, func(int) bool { return true })
+	p.in.Pods = append(p.in.Pods, Pod{UID: "waiting", Online: true, Shares: 1024})
+	for second := range 600 {
+		wait, own := w.next(p.use)
+		p.in.Clock += time.Second
+		for i := range p.in.Pods {
+			c := &p.in.Pods[i]
+			c.UsedAt = p.in.Clock
+			switch {
+			case i < len(p.use):
+				c.Used = int64(p.use[i])
+			case c.UID == "victim":
+				c.Used = int64(own)
+				c.lack(p.in.Clock, int64(wait))
+			default:
+				c.Used = 1000
+				c.lack(p.in.Clock, min(int64(second)*2, 1000))
+			}
+		}
+		p.last, p.state = Decide(p.in, p.state)
+		if f := &p.last.Finding; f.Victim == "victim" && f.Suspect == p.in.Pods[w.guilty].UID {
+			return
+		}
+	}
+	t.Errorf("the guilty neighbour is not named: %+v", p.last.Finding)
+}
