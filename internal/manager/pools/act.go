@@ -43,10 +43,7 @@ func (r *round) act(ctx context.Context) {
 		}
 	})
 	changed = slices.DeleteFunc(changed, func(pl *place) bool { return pl.step.Verb == pool.DeletePod })
-	for _, pl := range inTime(rmTimeout, &r.k.markTurn, changed, func(pl *place) bool {
-		pl.err = r.mark(ctx, pl)
-		return true
-	}) {
+	for _, pl := range inTime(rmTimeout, &r.k.markTurn, changed, func(pl *place) { pl.err = r.mark(ctx, pl) }, nil) {
 		pl.step.Leave(pl.worker.Pod)
 	}
 	telling, cancel := context.WithTimeout(ctx, rmTimeout)
@@ -304,10 +301,7 @@ func (r *round) resizeIn(ctx context.Context, most time.Duration, places []*plac
 	for some := range slices.Chunk(places, maxResizes) {
 		left := some
 		if failed == nil {
-			left = inTime(most-time.Since(began), &r.k.resizeTurn, some, func(pl *place) bool {
-				pl.err = r.mark(ctx, pl)
-				return true
-			})
+			left = inTime(most-time.Since(began), &r.k.resizeTurn, some, func(pl *place) { pl.err = r.mark(ctx, pl) }, nil)
 		}
 		for _, pl := range left {
 			pl.step.Leave(pl.worker.Pod)

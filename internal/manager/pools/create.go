@@ -42,10 +42,7 @@ func (r *round) create(places []*place, f func(pl *place)) (left []*place) {
 	}
 	var made, refused, inRow atomic.Int32
 	var last atomic.Pointer[place] // that was refused
-	left = inTime(createWithin, &k.createTurn, places, func(pl *place) bool {
-		if inRow.Load() >= maxRefused {
-			return false
-		}
+	left = inTime(createWithin, &k.createTurn, places, func(pl *place) {
 		if f(pl); pl.err == nil {
 			made.Add(1)
 			inRow.Store(0)
@@ -54,8 +51,7 @@ func (r *round) create(places []*place, f func(pl *place)) (left []*place) {
 			inRow.Add(1)
 			last.Store(pl)
 		}
-		return true
-	})
+	}, func() bool { return inRow.Load() >= maxRefused })
 	switch {
 	case made.Load() > 0:
 		k.refused = refusal{}
@@ -66,24 +62,28 @@ func (r *round) create(places []*place, f func(pl *place)) (left []*place) {
 	return left
 }
 
-// inTime calls f for places, a few at a time, and begins no more when a time is over. It returns those that are left,
-// also by f, which returns false then. turn counts the others, so that the next call begins with those that were left.
-func inTime(most time.Duration, turn *int, places []*place, f func(pl *place) bool) (left []*place) {
+// inTime calls f for places, a few at a time, and begins no more when a time is over, or when stop says so; nil: it
+// never does. It returns those that are left. turn counts the others, so that the next call begins with those.
+func inTime(most time.Duration, turn *int, places []*place, f func(pl *place), stop func() bool) (left []*place) {
 	if len(places) == 0 {
 		return nil
 	}
 	first := *turn % len(places)
-	began := time.Now()
-	var mu sync.Mutex
-	inParallel(slices.Concat(places[first:], places[:first]), func(pl *place) {
-		done := time.Since(began) < most && f(pl)
-		mu.Lock()
-		defer mu.Unlock()
-		if done {
-			*turn++
-		} else {
-			left = append(left, pl)
+	places = slices.Concat(places[first:], places[:first])
+	began, slots := time.Now(), make(chan struct{}, parallel)
+	var calls sync.WaitGroup
+	for i, pl := range places {
+		slots <- struct{}{}
+		if time.Since(began) >= most || stop != nil && stop() {
+			left = places[i:]
+			break
 		}
-	})
+		calls.Go(func() {
+			f(pl)
+			<-slots
+		})
+	}
+	calls.Wait()
+	*turn += len(places) - len(left)
 	return left
 }

@@ -126,13 +126,12 @@ func TestInTime(t *testing.T) {
 		var mu sync.Mutex
 		turns, turn := map[*place]int{}, 0
 		for call := range 5 {
-			left := inTime(5*time.Second, &turn, places, func(pl *place) bool {
+			left := inTime(5*time.Second, &turn, places, func(pl *place) {
 				time.Sleep(time.Second)
 				mu.Lock()
 				defer mu.Unlock()
 				turns[pl]++
-				return true
-			})
+			}, nil)
 			if len(left) != 100-5*parallel {
 				t.Errorf("call %d left %d of 100", call, len(left))
 			}
