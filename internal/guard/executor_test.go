@@ -222,8 +222,7 @@ func TestLinuxContainerExecutor(t *testing.T) {
 	}
 	const first, second = "container_9999999999999_4242_01_000002", "container_9999999999999_4242_01_000003"
 	users := map[string]int{first: alice, second: bob}
-	manager := startContainers(t, users, first, second)
-	// Bob names Alice's container, and so does not become a part of it.
+	// Bob names Alice's container before it starts. So he does not become a part of it, nor does she lose it.
 	forger := exec.Command("sleep", "1000")
 	forger.Env, forger.SysProcAttr = []string{"CONTAINER_ID=" + first}, &syscall.SysProcAttr{
 		Credential: &syscall.Credential{Uid: bob, Gid: bob},
@@ -232,6 +231,8 @@ func TestLinuxContainerExecutor(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = forger.Process.Kill(), forger.Wait() })
+	time.Sleep(30 * time.Millisecond) // start times count in hundredths of a second
+	manager := startContainers(t, users, first, second)
 	var requests []string
 	forbids := false
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,6 +39,9 @@ const capabilities = "KILL, SYS_PTRACE and DAC_OVERRIDE"
 // variable comes early.
 const maxEnvironment = 1 << 20
 
+// maxArguments bounds what is read of a command line. A classpath may come before the main class.
+const maxArguments = 256 << 10
+
 // ticks is the unit of start times in /proc, USER_HZ, which is the same on all architectures that matter.
 const ticks = 100
 
@@ -49,10 +53,28 @@ type process struct {
 	uid    uint32
 }
 
+// identity tells a process from all others since the machine booted.
+type identity struct {
+	pid   int
+	start uint64
+}
+
+func (p *process) identity() identity { return identity{p.pid, p.start} }
+
+// found is a process that may be a container's.
+type found struct {
+	process
+	names  string // the container's id in its environment
+	master bool   // by its environment
+	in     string // the container that it belongs to; "": none
+	known  bool   // in is
+}
+
 // group are the processes of a container.
 type group struct {
 	members       []process
-	started       time.Time // when the first of them started
+	quiet         map[identity]bool // members that did not name the container in this scan
+	started       time.Time         // when the first of them started
 	first         process
 	decommissions bool
 	master        bool // YARN's launch script gave it what only masters get
@@ -97,7 +119,7 @@ func (s *scanner) find(now time.Time, given int) error {
 		if err != nil || p.parent != 0 || s.manager.pid != 0 && s.manager.start <= p.start {
 			return gone(err)
 		}
-		if args, err := os.ReadFile(s.path(pid, "cmdline")); err == nil && hasArgument(args, managerClass) {
+		if args, err := s.arguments(pid); err == nil && hasArgument(args, managerClass) {
 			s.manager = p
 		}
 		return nil
@@ -119,7 +141,7 @@ func (s *scanner) scan(now time.Time, others bool) error {
 	if s.manager.pid == 0 {
 		return nil // there is an error about that already
 	}
-	of, denied := map[string]*group{}, false
+	all, denied, before := map[int]*found{}, false, s.known()
 	parents, strangers := map[int]int{}, []int(nil)
 	err := s.each(func(pid int) error {
 		p, err := s.read(pid)
@@ -134,34 +156,24 @@ func (s *scanner) scan(now time.Time, others bool) error {
 		if foreign || pid == s.manager.pid || pid == os.Getpid() {
 			return nil
 		}
+		if id := before[p.identity()]; id != "" { // a tenant may have many processes, with a long environment each
+			all[pid] = &found{process: p, in: id, known: true}
+			return nil
+		}
 		id, isMaster, err := s.container(pid)
 		if errors.Is(err, fs.ErrPermission) {
 			denied = true
 			return nil
 		}
-		if err != nil || id == "" {
-			return gone(err)
+		if err == nil {
+			all[pid] = &found{process: p, names: id, master: isMaster}
 		}
-		g := of[id]
-		if g == nil {
-			g = &group{first: p}
-			of[id] = g
-		}
-		g.members = append(g.members, p)
-		if p.start < g.first.start {
-			g.first = p
-		}
-		g.master = g.master || isMaster
-		g.decommissions = g.decommissions || s.decommissions(pid)
-		return nil
+		return gone(err)
 	})
 	if err != nil {
 		return err
 	}
-	for _, g := range of {
-		g.settle(s.bootTime())
-	}
-	s.of, s.at = of, now
+	s.of, s.at = s.groups(all), now
 	strangers = slices.DeleteFunc(strangers, func(pid int) bool { return !below(s.manager.pid, pid, parents) })
 	s.hidden = denied || len(strangers) > 0
 	switch {
@@ -185,16 +197,92 @@ func below(ancestor, pid int, parents map[int]int) bool {
 	return false
 }
 
-// settle leaves out processes of other users than the first, which YARN started: an id is not known before.
-func (g *group) settle(boot time.Time) {
-	kept := g.members[:0]
-	for _, p := range g.members {
-		if p.uid == g.first.uid {
-			kept = append(kept, p)
+// known returns the containers of the processes that the last scan found.
+func (s *scanner) known() map[identity]string {
+	all := map[identity]string{}
+	for id, g := range s.of {
+		for _, p := range g.members {
+			all[p.identity()] = id
 		}
 	}
-	g.members = kept
-	g.started = boot.Add(time.Duration(g.first.start) * time.Second / ticks)
+	return all
+}
+
+// groups returns the processes of each container. A process stays in its container, and so does what it starts: a
+// tenant may start one with another environment, or without any. Only what no process of a container started belongs to
+// the container that it names.
+func (s *scanner) groups(all map[int]*found) map[string]*group {
+	var belongs func(p *found) string
+	belongs = func(p *found) string {
+		if p.known {
+			return p.in
+		}
+		p.known = true // a number may have been reused meanwhile, so there may be a circle
+		if parent := all[p.parent]; parent != nil && parent.uid == p.uid && parent.start <= p.start {
+			p.in = belongs(parent)
+		}
+		if p.in == "" {
+			p.in = p.names
+		}
+		return p.in
+	}
+	of := map[string]*group{}
+	for _, pid := range slices.Sorted(maps.Keys(all)) {
+		p := all[pid]
+		id := belongs(p)
+		if id == "" {
+			continue
+		}
+		g := of[id]
+		if g == nil {
+			g = &group{first: p.process, quiet: map[identity]bool{}}
+			if before := s.of[id]; before != nil {
+				g.master = before.master
+			}
+			of[id] = g
+		}
+		g.members = append(g.members, p.process)
+		if p.start < g.first.start {
+			g.first = p.process
+		}
+		if p.names != id {
+			g.quiet[p.identity()] = true
+		}
+		g.master = g.master || p.master
+		g.decommissions = g.decommissions || s.decommissions(p.pid)
+	}
+	for id, g := range of {
+		s.settle(id, g)
+	}
+	return of
+}
+
+// settle leaves out processes of other users than the container's.
+func (s *scanner) settle(id string, g *group) {
+	user := g.first.uid
+	if slices.ContainsFunc(g.members, func(p process) bool { return p.uid != user }) {
+		user = s.owner(id, g)
+	}
+	g.members = slices.DeleteFunc(g.members, func(p process) bool { return p.uid != user })
+	g.started = s.bootTime().Add(time.Duration(g.first.start) * time.Second / ticks)
+}
+
+// owner returns the user of a container of which processes of several users have the id: that of the process which the
+// container executor started for it, and otherwise that of the first one. The ids of containers are consecutive, so a
+// tenant can name one that is still to come. The executor keeps the NodeManager's user by its real id, and has the
+// container's id among its arguments.
+func (s *scanner) owner(id string, g *group) uint32 {
+	for _, p := range g.members {
+		executor, err := s.read(p.parent)
+		if err != nil || executor.uid != s.manager.uid || executor.pid == s.manager.pid {
+			continue
+		}
+		if args, err := s.arguments(p.parent); err == nil && hasArgument(args, id) {
+			g.first = p
+			return p.uid
+		}
+	}
+	return g.first.uid
 }
 
 // each calls f for each process.
@@ -255,7 +343,9 @@ func (s *scanner) read(pid int) (process, error) {
 	return p, nil
 }
 
-// parseStat parses /proc/PID/stat. The name of the program, in parentheses, may contain anything.
+// parseStat parses /proc/PID/stat. The name of the program, in parentheses, may contain anything. A process that has
+// ended and was not waited for is not there. One whose first thread alone has ended looks the same, except that it has
+// other threads.
 func parseStat(content []byte) (process, error) {
 	first, _, found := bytes.Cut(content, []byte(" "))
 	i := bytes.LastIndexByte(content, ')')
@@ -263,9 +353,12 @@ func parseStat(content []byte) (process, error) {
 	if found && i >= 0 {
 		rest = strings.Fields(string(content[i+1:]))
 	}
-	const parent, start = 1, 19 // after the name
+	const state, parent, threads, start = 0, 1, 17, 19 // after the name
 	if len(rest) <= start {
 		return process{}, fmt.Errorf("%.60q is no stat of a process", content)
+	}
+	if n, err := strconv.Atoi(rest[threads]); rest[state] == "Z" && n <= 1 && err == nil {
+		return process{}, fs.ErrNotExist
 	}
 	pid, err := strconv.Atoi(string(first))
 	p, err2 := strconv.Atoi(rest[parent])
@@ -320,7 +413,7 @@ func parseEnvironment(environment []byte) (id string, isMaster bool) {
 // decommissions reports whether a process is a Spark executor that catches the decommission signal. It would kill one
 // that does not catch it.
 func (s *scanner) decommissions(pid int) bool {
-	args, err := os.ReadFile(s.path(pid, "cmdline"))
+	args, err := s.arguments(pid)
 	if err != nil || !hasArgument(args, executorClasses[:]...) {
 		return false
 	}
@@ -330,6 +423,16 @@ func (s *scanner) decommissions(pid int) bool {
 	}
 	caught, err := strconv.ParseUint(field(status, "SigCgt:"), 16, 64)
 	return err == nil && caught&(1<<(unix.SIGPWR-1)) != 0
+}
+
+// arguments returns the beginning of a process's command line.
+func (s *scanner) arguments(pid int) ([]byte, error) {
+	f, err := os.Open(s.path(pid, "cmdline"))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxArguments))
 }
 
 func hasArgument(args []byte, any ...string) bool {

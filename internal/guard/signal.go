@@ -27,9 +27,47 @@ func (s *scanner) signal(id string, signal shed.Signal) (delivered int, err erro
 	default:
 		return 0, fmt.Errorf("there is no signal %q", signal)
 	}
-	var errs []error
+	if signal == shed.Kill {
+		g = s.stop(id)
+	}
+	delivered, errs := s.sendAll(id, g, number, map[identity]bool{})
+	if len(errs) == 0 {
+		return delivered, nil
+	}
+	return delivered, fmt.Errorf("%d of %d processes did not get SIG%s: %w", len(errs), len(g.members), signal, errs[0])
+}
+
+// mostLooks bounds how often processes are looked for before a container is killed.
+const mostLooks = 5
+
+// stop stops the processes of a container until a scan finds none that was not stopped, and returns all of them.
+// Otherwise, children that a process starts between the scan and its SIGKILL would be left behind.
+func (s *scanner) stop(id string) *group {
+	stopped := map[identity]bool{}
+	for range mostLooks {
+		g, before := s.of[id], len(stopped)
+		s.sendAll(id, g, unix.SIGSTOP, stopped)
+		if len(stopped) == before || s.scan(s.at, s.others) != nil || s.of[id] == nil {
+			return g
+		}
+	}
+	return s.of[id]
+}
+
+// sendAll sends a signal to the processes of a container, except those in done, to which it adds them. It returns how
+// many got it.
+func (s *scanner) sendAll(id string, g *group, number unix.Signal, done map[identity]bool) (int, []error) {
+	delivered, errs := 0, []error(nil)
 	for _, p := range g.members {
-		sent, err := s.send(p, id, number)
+		if done[p.identity()] {
+			continue
+		}
+		done[p.identity()] = true
+		names := id
+		if g.quiet[p.identity()] {
+			names = ""
+		}
+		sent, err := s.send(p, names, number)
 		switch {
 		case err != nil:
 			errs = append(errs, err)
@@ -37,14 +75,12 @@ func (s *scanner) signal(id string, signal shed.Signal) (delivered int, err erro
 			delivered++
 		}
 	}
-	if len(errs) == 0 {
-		return delivered, nil
-	}
-	return delivered, fmt.Errorf("%d of %d processes did not get SIG%s: %w", len(errs), len(g.members), signal, errs[0])
+	return delivered, errs
 }
 
 // send sends a signal to a process, unless it has ended or is another one than the scan found. The file descriptor
-// keeps the process, so what is checked after it was opened is true of the process that gets the signal.
+// keeps the process, so what is checked after it was opened is true of the process that gets the signal. id is the
+// container that its environment must name; "": that is not looked at.
 func (s *scanner) send(p process, id string, number unix.Signal) (bool, error) {
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	switch {
@@ -79,15 +115,18 @@ func (s *scanner) same(p process, id string, number unix.Signal) (bool, error) {
 	if err != nil {
 		return false, gone(err)
 	}
-	named, _, err := s.container(p.pid)
-	if err != nil {
-		if errors.Is(err, fs.ErrPermission) {
-			return false, err
-		}
-		return false, gone(err)
-	}
-	if now.start != p.start || now.uid != p.uid || named != id {
+	if now.start != p.start || now.uid != p.uid {
 		return false, nil
+	}
+	if id != "" {
+		switch named, _, err := s.container(p.pid); {
+		case errors.Is(err, fs.ErrPermission):
+			return false, err
+		case err != nil:
+			return false, gone(err)
+		case named != id:
+			return false, nil
+		}
 	}
 	return number != unix.SIGPWR || s.decommissions(p.pid), nil
 }
