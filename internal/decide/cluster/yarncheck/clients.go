@@ -6,8 +6,8 @@ import "strings"
 // replicas of which one can be missed. The checks find nothing wrong with them.
 func UniffleClients(coordinators []string) (spark, mapReduce map[string]string) {
 	spark, mapReduce = services()[0].clients(coordinators)
-	spark["spark.rss.storage.type"] = "MEMORY_LOCALFILE"
 	for prefix, settings := range map[string]map[string]string{"spark": spark, "mapreduce": mapReduce} {
+		settings[prefix+".rss."+storageType] = memoryLocalFile
 		settings[prefix+".rss.data.replica"] = "3"
 		settings[prefix+".rss.data.replica.write"], settings[prefix+".rss.data.replica.read"] = "2", "2"
 	}

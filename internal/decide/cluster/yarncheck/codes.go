@@ -65,6 +65,7 @@ const (
 	ShuffleRecomputes     Code = "ShuffleRecomputes"     // a shuffle server that is killed makes tasks run again
 	ShuffleQuorum         Code = "ShuffleQuorum"         // numbers of replicas that no application starts with
 	ShuffleServersUnknown Code = "ShuffleServersUnknown" // the addresses of the shuffle service are missing
+	ShuffleStorageUnknown Code = "ShuffleStorageUnknown" // MapReduce does not know where servers keep its data
 	ShuffleIncomplete     Code = "ShuffleIncomplete"     // only some parts of MapReduce use the shuffle service
 	ShuffleSerializer     Code = "ShuffleSerializer"     // the serializer of Spark does not suit the shuffle service
 	ShuffleLocalReader    Code = "ShuffleLocalReader"    // Spark plans reads that are slow with the shuffle service

@@ -20,6 +20,10 @@ const (
 	propertyMasterOptions     = "yarn.app.mapreduce.am.command-opts"
 	propertyMasterEnvironment = "yarn.app.mapreduce.am.env"
 
+	// storageType says where servers of Uniffle keep data: with memoryLocalFile, in memory and on local disks.
+	storageType     = "storage.type"
+	memoryLocalFile = "MEMORY_LOCALFILE"
+
 	kryo = "org.apache.spark.serializer.KryoSerializer"
 )
 
@@ -111,6 +115,7 @@ func shuffle(in *Input) ([]Finding, string) {
 	if c := mapReduceClient(in); c != nil {
 		found = append(found, c.replicas()...)
 		found = append(found, c.addresses()...)
+		found = append(found, c.storage()...)
 		found = append(found, c.classes()...)
 	}
 	return found, ""
@@ -195,6 +200,21 @@ func (c *client) addresses() []Finding {
 		What: "Clients of " + c.name + " do not know where it is.",
 		Why:  "Their jobs fail.",
 		Fix:  Fix{Property: name, Value: c.example},
+	}}
+}
+
+// storage checks whether MapReduce knows where servers of Uniffle keep data: without that, each map fails
+// (RssMapOutputCollector.init throws «storage type mustn't be empty»). Masters may get it from the coordinators.
+func (c *client) storage() []Finding {
+	name, value := c.get(storageType)
+	if c.name != "Uniffle" || value != "" {
+		return nil
+	}
+	return []Finding{{
+		Code: ShuffleStorageUnknown, Severity: Warning, Property: name,
+		What: "Clients of Uniffle do not know where its servers keep data.",
+		Why:  "Each map fails, unless coordinators tell clients (rss.coordinator.dynamicClientConf.enabled).",
+		Fix:  Fix{Property: name, Value: memoryLocalFile},
 	}}
 }
 

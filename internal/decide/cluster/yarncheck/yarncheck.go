@@ -203,8 +203,8 @@ func checks() []check {
 			SparkMasterOnLabel, SparkElsewhere,
 		}, spark},
 		{nil, []Code{
-			ShuffleOneReplica, ShuffleRecomputes, ShuffleQuorum, ShuffleServersUnknown, ShuffleIncomplete, ShuffleSerializer,
-			ShuffleLocalReader, ShuffleAllocation,
+			ShuffleOneReplica, ShuffleRecomputes, ShuffleQuorum, ShuffleServersUnknown, ShuffleStorageUnknown,
+			ShuffleIncomplete, ShuffleSerializer, ShuffleLocalReader, ShuffleAllocation,
 		}, shuffle},
 	}
 }

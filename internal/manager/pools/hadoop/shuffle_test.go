@@ -32,19 +32,7 @@ spark.sql.adaptive.localShuffleReader.enabled false
 	if files["spark-shuffle.conf"] != spark {
 		t.Errorf("Spark:\n%s", files["spark-shuffle.conf"])
 	}
-	var site struct {
-		Property []struct {
-			Name  string `xml:"name"`
-			Value string `xml:"value"`
-		} `xml:"property"`
-	}
-	if err := xml.Unmarshal([]byte(files["mapred-shuffle.xml"]), &site); err != nil {
-		t.Fatal(err)
-	}
-	var mapReduce []string
-	for _, p := range site.Property {
-		mapReduce = append(mapReduce, p.Name+" "+p.Value)
-	}
+	mapReduce := propertiesOf(t, files["mapred-shuffle.xml"])
 	want := []string{
 		"mapreduce.celeborn.client.push.replicate.enabled true",
 		"mapreduce.celeborn.master.endpoints master1:9097,master2:9097",
@@ -55,4 +43,38 @@ spark.sql.adaptive.localShuffleReader.enabled false
 	if !slices.Equal(mapReduce, want) {
 		t.Errorf("MapReduce:\n%s", strings.Join(mapReduce, "\n"))
 	}
+	files = ShuffleFiles(&v1alpha1.ShuffleSpec{
+		Uniffle: &v1alpha1.UniffleSpec{Coordinators: []string{"coordinator1:19999", "coordinator2:19999"}},
+	})
+	want = []string{
+		"mapreduce.job.map.output.collector.class org.apache.hadoop.mapred.RssMapOutputCollector",
+		"mapreduce.job.reduce.shuffle.consumer.plugin.class org.apache.hadoop.mapreduce.task.reduce.RssShuffle",
+		"mapreduce.rss.coordinator.quorum coordinator1:19999,coordinator2:19999",
+		"mapreduce.rss.data.replica 3",
+		"mapreduce.rss.data.replica.read 2",
+		"mapreduce.rss.data.replica.write 2",
+		"mapreduce.rss.storage.type MEMORY_LOCALFILE",
+		"yarn.app.mapreduce.am.command-opts -Xmx1024m org.apache.hadoop.mapreduce.v2.app.RssMRAppMaster",
+	}
+	if mapReduce := propertiesOf(t, files["mapred-shuffle.xml"]); !slices.Equal(mapReduce, want) {
+		t.Errorf("MapReduce over Uniffle:\n%s", strings.Join(mapReduce, "\n"))
+	}
+}
+
+// propertiesOf returns the properties of a file of Hadoop, each with its value.
+func propertiesOf(t *testing.T, file string) (all []string) {
+	t.Helper()
+	var site struct {
+		Property []struct {
+			Name  string `xml:"name"`
+			Value string `xml:"value"`
+		} `xml:"property"`
+	}
+	if err := xml.Unmarshal([]byte(file), &site); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range site.Property {
+		all = append(all, p.Name+" "+p.Value)
+	}
+	return all
 }
