@@ -52,12 +52,7 @@ func (r *round) starves(p *Pod, span model.WaitSpan) {
 // culprit returns because of whom a service waits: batch, as long as it waits longer than without batch, and was not
 // seen to wait on when batch made room.
 func (r *round) culprit(p *Pod) string {
-	b := &r.state.Harm
-	room := r.p.Mode == model.ModeEnforce && r.Batch.AtFloor && b.Tried != 0 && !b.Deeper
-	switch {
-	case r.p.Mode == model.ModeEnforce && b.Deeper && b.Tried != 0:
-		return p.Starved.By // it is being tried
-	case p.Harm.Milli > 0 && !room:
+	if room := r.p.Mode == model.ModeEnforce && r.Batch.AtFloor; p.Harm.Milli > 0 && !room {
 		return byBatch
 	}
 	use := &r.cpu.Use
