@@ -164,9 +164,6 @@ func (s *State) try(slope float64) bool {
 	h.Was, h.Before, h.Blind = h.Throttle, f.Wait, 0
 	h.Victim, h.Expect, h.Relief, h.Code = f.Victim, expect, 0, model.ThrottleTried
 	h.set(times)
-	if s.Clock-h.Tried > time.Hour {
-		h.Patience = 0
-	}
 	h.Tried, h.Patience = s.Clock, min(max(2*h.Patience, minPatience), maxPatience)
 	copy(s.Trials[:], s.Trials[1:])
 	s.Trials[trialsPerHour-1] = s.Clock
