@@ -122,6 +122,40 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestOwnFaultIsOver checks that what a pod waited whatever batch did is not tolerated any more when it has waited far
+// less for a minute.
+func TestOwnFaultIsOver(t *testing.T) {
+	w := newNode(model.SuppressOnHarm)
+	w.run(60, quietly)
+	web := w.pods["web"]
+	for _, c := range []struct {
+		waits   int64
+		seconds int
+	}{{3000, 60}, {20, 60}} {
+		web.waits = c.waits
+		w.run(c.seconds, quietly)
+	}
+	if w.may() != 16_000 {
+		t.Fatalf("batch may use %d, %+v", w.may(), w.result.Harm)
+	}
+	web.waits = 2500
+	if w.run(5, quietly); w.may() == 16_000 {
+		t.Errorf("web may wait for %v", knownPod(w.state.Pods, "web").Tolerated)
+	}
+}
+
+// TestSleepShowsNothing checks that time in which batch sleeps is no time in which online pods bear it.
+func TestSleepShowsNothing(t *testing.T) {
+	w := newNode(model.SuppressOnHarm)
+	harm := w.waits(10_500)
+	w.run(300, harm)
+	w.wants = 0
+	w.run(1800, harm)
+	if w.may() > 11_000 {
+		t.Errorf("batch that slept may use %d, and web bears 10500", w.may())
+	}
+}
+
 // TestOtherBoot checks that harm is seen at once where the state is of another boot, with later times.
 func TestOtherBoot(t *testing.T) {
 	w := newNode(model.SuppressOnHarm)
