@@ -96,7 +96,9 @@ func (c *scene) pod(i int, words []string) (err error) {
 		key, value, _ := strings.Cut(word, "=")
 		switch key {
 		case "shares":
-			p.Shares, err = strconv.ParseInt(value, 10, 64)
+			var shares int64
+			shares, err = strconv.ParseInt(value, 10, 32)
+			p.Shares = int32(shares)
 		case "use":
 			l.use, err = strconv.ParseInt(value, 10, 64)
 		case "wait":

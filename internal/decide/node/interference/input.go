@@ -1,6 +1,8 @@
 package interference
 
 import (
+	"cmp"
+	"math"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
@@ -19,7 +21,7 @@ type Pod struct {
 	Online bool   // it can be a victim
 	Batch  bool   // it may be throttled
 	New    bool   // its cgroup was made since the last measurement, so that it used nothing until then
-	Shares int64  // its CPU weight
+	Shares int32  // its CPU weight
 
 	UsedAt time.Duration // of the measurement of Used; 0: never
 	Used   int64         // CPU use in milli-cores
@@ -54,9 +56,7 @@ func newInput(n *model.Node, p *model.Policy, lacked []model.Lacked) Input {
 }
 
 // shares returns the weight that a pod was created with. It is compared among batch pods, which are in one QoS class.
-func shares(pod *model.Pod) int64 {
-	if pod.Annotations.Shares != 0 {
-		return pod.Annotations.Shares
-	}
-	return model.MilliCPUToShares(max(pod.Grant.RequestMilli, pod.RequestMilli))
+func shares(pod *model.Pod) int32 {
+	weight := cmp.Or(pod.Annotations.Shares, model.MilliCPUToShares(max(pod.Grant.RequestMilli, pod.RequestMilli)))
+	return int32(min(weight, math.MaxInt32))
 }

@@ -312,7 +312,7 @@ func FuzzDecide(f *testing.F) {
 			}
 			for i := range in.Pods {
 				c := &in.Pods[i]
-				c.Used, c.Shares, c.New = draw()*40-100, draw(), draw() == 6
+				c.Used, c.Shares, c.New = draw()*40-100, int32(draw()), draw() == 6
 				c.UsedAt = in.Clock - time.Duration(draw()/600)*time.Second
 				c.lack(in.Clock, draw())
 			}

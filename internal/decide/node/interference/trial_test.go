@@ -153,7 +153,7 @@ func (p *bounded) pods(r *rand.Rand) {
 	for i := range 2 + r.IntN(8) {
 		batch := r.IntN(3) > 0
 		p.in.Pods = append(p.in.Pods, Pod{
-			UID: fmt.Sprintf("p%02d", i), Batch: batch && i > 0, Online: !batch || i == 0, Shares: 2 + r.Int64N(4096),
+			UID: fmt.Sprintf("p%02d", i), Batch: batch && i > 0, Online: !batch || i == 0, Shares: 2 + r.Int32N(4096),
 		})
 	}
 }
