@@ -22,11 +22,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
-{{- /* The image of a repository, from a list of the root context and the repository. */}}
+{{- /* The image of a repository, from a list of the root context and the repository. A repository with a digest has no tag. */}}
 {{- define "waterline.image" -}}
 {{- $root := index . 0 }}
-{{- with $root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end }}{{ index . 1 -}}
-:{{ $root.Values.image.tag | default $root.Chart.AppVersion }}
+{{- with $root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end }}{{ index . 1 }}
+{{- if not (contains "@" (index . 1)) }}:{{ $root.Values.image.tag | default $root.Chart.AppVersion }}{{ end }}
 {{- end }}
 
 {{- define "waterline.schedulerConfig" -}}
