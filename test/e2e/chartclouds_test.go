@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -162,7 +163,8 @@ func TestAPIChartOpenShiftHostNetwork(t *testing.T) {
 func TestAPIChartPlaces(t *testing.T) {
 	agent := podSpec(t, rendered(t, "DaemonSet")[0])
 	for label, want := range map[string]bool{"": true, "type=virtual-kubelet": false,
-		"eks.amazonaws.com/compute-type=fargate": false, "type=web": true} {
+		"eks.amazonaws.com/compute-type=fargate": false, "node.kubernetes.io/instance-type=eklet": false,
+		"node.kubernetes.io/instance-type=S5.LARGE8": true, "type=web": true} {
 		node := corev1.Node{}
 		node.Labels = map[string]string{"kubernetes.io/os": "linux"}
 		if name, value, ok := strings.Cut(label, "="); ok {
@@ -196,6 +198,15 @@ func TestAPIChartPlaces(t *testing.T) {
 		if !slices.Contains(p.Containers[0].Args, arg) {
 			t.Errorf("the manager lacks %s: %v", arg, p.Containers[0].Args)
 		}
+	}
+	// Of two managers in the network of one host, the second finds its ports taken. So an upgrade ends one first.
+	var d appsv1.Deployment
+	document := rendered(t, "Deployment", "--set", "manager.hostNetwork=true")[0]
+	if err := yaml.UnmarshalStrict([]byte(document), &d); err != nil {
+		t.Fatal(err)
+	}
+	if r := d.Spec.Strategy.RollingUpdate; r == nil || r.MaxSurge.IntValue() != 0 || r.MaxUnavailable.IntValue() != 1 {
+		t.Errorf("in the network of the host, the manager is replaced by %+v", r)
 	}
 }
 
