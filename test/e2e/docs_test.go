@@ -67,6 +67,13 @@ func (p *page) run() []string {
 	return strings.Split(string(out), divider+"\n")
 }
 
+// removeRelease removes the chart's release and its namespace, if they are there.
+func removeRelease(t *testing.T) {
+	t.Helper()
+	helm(t, "uninstall", "waterline", "--no-hooks", "--namespace", "waterline-system", "--ignore-not-found", "--wait")
+	kubectl(t, "delete", "namespace", "waterline-system", "--ignore-not-found")
+}
+
 // develop makes a chart one of the version dev, which is the tag of the bed's images.
 func develop(t *testing.T, file string) {
 	t.Helper()

@@ -28,12 +28,11 @@ data:
   resource-threshold-config: |
     {"clusterStrategy": {"enable": true, "cpuSuppressPolicy": "cpuset"}}
 `)
-	everywhere, canary := converted(t, "docs/migrate-koordinator.md")
+	everywhere, _ := migrated(t, "docs/migrate-koordinator.md")
 
-	m := newManaged(t, "--set", "manager.webhook.koordinatorLabels=false")
+	m := newManaged(t, "--reuse-values") // with the page's koordinatorLabels
 	m.manager()
 	m.answering()
-	apply(t, canary)
 	if got := convertedPolicies(t, "koordinator"); got != "koordinator=70%,true;koordinator-big=80%,true;" {
 		t.Errorf("the canary's policies are %q", got)
 	}
@@ -116,12 +115,11 @@ spec:
 		return err == nil, out
 	})
 	apply(t, objects) // and deletes them
-	everywhere, canary := converted(t, "docs/migrate-crane.md")
+	everywhere, _ := migrated(t, "docs/migrate-crane.md")
 
 	m := newManaged(t)
 	m.manager()
 	m.answering()
-	apply(t, canary)
 	if got := convertedPolicies(t, "crane"); got != "crane=70%,true;crane-web=70%,true;" {
 		t.Errorf("the canary's policies are %q", got)
 	}
@@ -166,7 +164,7 @@ spec:
 	makeNamespace(t, "video", "")
 	apply(t, `{apiVersion: v1, kind: Pod, metadata: {name: encode, namespace: video, annotations: {iqiyi.com/cpu-share: "10240"}}, `+
 		`spec: {schedulerName: none, containers: [{name: c, image: none}]}}`)
-	everywhere, canary := converted(t, "docs/migrate-cpu-share-syncer.md")
+	everywhere, canary := migrated(t, "docs/migrate-cpu-share-syncer.md")
 	if !strings.Contains(everywhere, "is 10240.") {
 		t.Errorf("the highest weight is not named:\n%s", everywhere)
 	}
@@ -184,7 +182,6 @@ spec:
 				fmt.Sprintf("%s %+v", p.Spec.Mode, p.Status.Nodes)
 		})
 	}
-	apply(t, canary)
 	selects("Observe", 1)
 	apply(t, strings.ReplaceAll(everywhere, "mode: Observe", "mode: Enforce"))
 	selects("Enforce", 2)
@@ -194,15 +191,31 @@ spec:
 	selects("Disabled", 1)
 }
 
-// converted runs the commands of a page that convert the configuration in the cluster. It returns the policies for all
-// nodes, and those for the canary.
-func converted(t *testing.T, file string) (everywhere, canary string) {
+// migrated runs the commands of a page that convert the configuration in the cluster, choose the nodes of the canary
+// and install Waterline there. It returns the policies for all nodes, and those for the canary, which are applied.
+func migrated(t *testing.T, file string) (everywhere, canary string) {
 	t.Helper()
+	removeRelease(t)
+	t.Cleanup(func() {
+		kubectl(t, "delete", "colocationpolicies", "--all")
+		removeRelease(t)
+	})
+	for _, name := range []string{"worker-1", "worker-2"} {
+		apply(t, `{apiVersion: v1, kind: Node, metadata: {name: `+name+`}}`)
+	}
 	p := &page{t: t}
 	p.add(file, "cat policies.yaml", "cat canary.yaml")
 	out := p.run()
-	if len(out) != 4 { // of the page, of each file, and an empty end
+	if len(out) < 7 { // of two blocks and the files after each, and an empty end
 		t.Fatalf("%s has other commands than the test expects: %q", file, out)
+	}
+	installed := kubectl(t, "get", "daemonsets", "-n", "waterline-system", "-o",
+		"jsonpath={range .items[*]}{.metadata.name} {.spec.template.spec.nodeSelector.waterline-canary}{end}")
+	if installed != "waterline-agent true" {
+		t.Errorf("%s installs the agents %q", file, installed)
+	}
+	if policy := kubectl(t, "get", "colocationpolicy", "default", "--ignore-not-found"); policy != "" {
+		t.Errorf("%s installs a policy for all nodes: %s", file, policy)
 	}
 	return out[1], out[2]
 }

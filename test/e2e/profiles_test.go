@@ -16,12 +16,8 @@ const showPolicies = `kubectl get colocationpolicies -o jsonpath='{range .items[
 // TestAPIProfiles runs the commands by which pages install, widen and take back profiles, as they are written.
 func TestAPIProfiles(t *testing.T) {
 	// Each page begins without the release.
-	clear := func() {
-		helm(t, "uninstall", "waterline", "--no-hooks", "--namespace", "waterline-system", "--ignore-not-found", "--wait")
-		kubectl(t, "delete", "namespace", "waterline-system", "--ignore-not-found")
-	}
-	clear()
-	t.Cleanup(clear)
+	removeRelease(t)
+	t.Cleanup(func() { removeRelease(t) })
 	apply(t, `{apiVersion: v1, kind: Node, metadata: {name: `+fakeNode+`}}`)
 
 	p := &page{t: t, env: []string{"NODE=" + fakeNode}}
