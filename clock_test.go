@@ -26,7 +26,7 @@ func TestClocks(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (path == "out" || path == "internal/poll" || path != "." && strings.HasPrefix(d.Name(), ".")) {
+		if d.IsDir() && (path == "out" || path == "test/poll" || path != "." && strings.HasPrefix(d.Name(), ".")) {
 			return filepath.SkipDir
 		}
 		if !strings.HasSuffix(path, "_test.go") {

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/internal/agent/serve"
-	"github.com/waterline-io/waterline/internal/golden"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/golden"
 )
 
 // shape is a machine: so many of each thing in the one before, numbered as servers do: all first threads, socket by

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/golden"
+	"github.com/waterline-io/waterline/test/golden"
 )
 
 // fleet is a cluster with a node in each state: its objects as the API server would list them.

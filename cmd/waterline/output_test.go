@@ -13,7 +13,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/agent/serve"
-	"github.com/waterline-io/waterline/internal/golden"
+	"github.com/waterline-io/waterline/test/golden"
 )
 
 // TestNames checks the names of what commands print as JSON and YAML, over all tags of this package: they are spelled

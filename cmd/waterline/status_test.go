@@ -16,8 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/waterline-io/waterline/internal/agent/serve"
-	"github.com/waterline-io/waterline/internal/golden"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/golden"
 )
 
 // ownPod is a pod of Waterline itself.

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // TestIdentify walks a container through its starts: the runtime reports each instance before the API shows it.

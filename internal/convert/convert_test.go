@@ -12,8 +12,8 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/convert"
-	"github.com/waterline-io/waterline/internal/golden"
 	"github.com/waterline-io/waterline/internal/observe/kube"
+	"github.com/waterline-io/waterline/test/golden"
 )
 
 type converter func([]convert.Document, convert.Options) (*convert.Result, error)

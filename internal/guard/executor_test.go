@@ -26,7 +26,7 @@ import (
 
 	"github.com/waterline-io/waterline/internal/decide/node/shed"
 	"github.com/waterline-io/waterline/internal/guard/guardlog"
-	"github.com/waterline-io/waterline/internal/poll"
+	"github.com/waterline-io/waterline/test/poll"
 )
 
 // Users of the stand-in of the Linux container executor, and the group of the NodeManager.

@@ -23,8 +23,8 @@ import (
 
 	"github.com/waterline-io/waterline/internal/decide/node/shed"
 	"github.com/waterline-io/waterline/internal/guard/guardlog"
-	"github.com/waterline-io/waterline/internal/poll"
 	"github.com/waterline-io/waterline/internal/yarn"
+	"github.com/waterline-io/waterline/test/poll"
 )
 
 // TestIDs checks what is read from the ids of containers.

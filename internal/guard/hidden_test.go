@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/node/shed"
-	"github.com/waterline-io/waterline/internal/poll"
+	"github.com/waterline-io/waterline/test/poll"
 )
 
 // TestHidden checks whose container processes belong to that name none, or another: they stay in the one that started

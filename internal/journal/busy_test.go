@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/node"
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // busy returns rounds of a node with 110 pods, a second apart. Each second every pod's usage and waiting changes, and

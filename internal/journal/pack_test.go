@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/node"
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // TestHolds: beside 110 busy pods, a journal of the chart's size holds half an hour, and each round replays.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/model"
-	"github.com/waterline-io/waterline/internal/poll"
+	"github.com/waterline-io/waterline/test/poll"
 )
 
 // noon is when tests begin.

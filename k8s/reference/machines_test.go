@@ -3,8 +3,8 @@ package reference
 import (
 	"testing"
 
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // realMachines is where the tests of reading topologies have theirs; the README there says where they are from.

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/sim/trace"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 func read(t testing.TB, set, content string) ([]Machine, error) {

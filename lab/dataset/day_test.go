@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/sim/trace"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // days is a machine that uses 1000 times the day and the number of the step, where it has a value.

@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/golden"
 	"github.com/waterline-io/waterline/internal/report"
 	"github.com/waterline-io/waterline/internal/report/chart"
 	"github.com/waterline-io/waterline/lab/load"
 	"github.com/waterline-io/waterline/lab/measure"
 	"github.com/waterline-io/waterline/lab/redisbench"
+	"github.com/waterline-io/waterline/test/golden"
 )
 
 const lead = 3 * time.Second

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/lab/dataset"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // unsold is no method: nothing is sold.

@@ -18,12 +18,12 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	actkube "github.com/waterline-io/waterline/internal/act/kube"
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 	"github.com/waterline-io/waterline/internal/sim/trace"
 	"github.com/waterline-io/waterline/lab/dataset"
 	"github.com/waterline-io/waterline/lab/host"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // warm is the time for which machines have sold before their agents write to the API. It is simulated in steps of five

@@ -24,11 +24,11 @@ import (
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
-	"github.com/waterline-io/waterline/internal/poll"
 	"github.com/waterline-io/waterline/test/bed/cluster"
 	"github.com/waterline-io/waterline/test/bed/trino"
 	"github.com/waterline-io/waterline/test/bed/vm"
 	hadoop "github.com/waterline-io/waterline/test/bed/yarn"
+	"github.com/waterline-io/waterline/test/poll"
 )
 
 var on = flag.String("on", "host",

@@ -12,8 +12,8 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/model"
-	"github.com/waterline-io/waterline/internal/poll"
 	"github.com/waterline-io/waterline/test/bed/cluster"
+	"github.com/waterline-io/waterline/test/poll"
 )
 
 // TestNodeStall lets a batch pod run into a memory.high of its own, as a kubelet's MemoryQoS sets it, while the node

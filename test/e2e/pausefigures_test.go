@@ -22,7 +22,7 @@ import (
 	"github.com/waterline-io/waterline/internal/agent/policy"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
-	"github.com/waterline-io/waterline/internal/poll"
+	"github.com/waterline-io/waterline/test/poll"
 )
 
 // TestAPIPauseFigures measures how long a pause takes, from the API server's answer to the annotation on: on a node of

@@ -20,8 +20,8 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
-	"github.com/waterline-io/waterline/internal/poll"
 	"github.com/waterline-io/waterline/test/bed/fakerm"
+	"github.com/waterline-io/waterline/test/poll"
 )
 
 // TestAPIPoolFigures measures a pool of 500 NodeManagers on as many nodes, and one of 2,000: the requests to the

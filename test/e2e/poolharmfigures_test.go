@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/poll"
 	"github.com/waterline-io/waterline/internal/yarn"
+	"github.com/waterline-io/waterline/test/poll"
 )
 
 // TestPoolHarmFigures measures the time from the API server's answer to the write of a NodeReport, to the

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/waterline-io/waterline/internal/poll"
+	"github.com/waterline-io/waterline/test/poll"
 )
 
 // TestAPIRelease checks that a cluster has one release. A second one is refused with a sentence, whatever its name and

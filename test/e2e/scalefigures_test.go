@@ -20,8 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/waterline-io/waterline/internal/model"
-	"github.com/waterline-io/waterline/internal/poll"
 	"github.com/waterline-io/waterline/lab/host"
+	"github.com/waterline-io/waterline/test/poll"
 )
 
 // TestAPIScaleFigures measures the cost of Waterline in a large cluster: the rate of the agents' writes, by the API

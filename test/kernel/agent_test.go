@@ -23,11 +23,11 @@ import (
 	"github.com/waterline-io/waterline/internal/agent/restore"
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/decide/node"
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/journal"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
 	"github.com/waterline-io/waterline/internal/observe/kube"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // pods is a source of pods that the test sets.

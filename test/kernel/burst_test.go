@@ -14,10 +14,10 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/agent"
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/journal"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // busyMachine is a procfs of a machine with four CPUs. The test sets how busy it is, independent of this machine.

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/poll"
+	"github.com/waterline-io/waterline/test/poll"
 )
 
 // podOfGuard is the script of a pod: its first process is a NodeManager by its arguments, and starts containers of two

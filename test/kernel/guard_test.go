@@ -24,7 +24,7 @@ import (
 	"github.com/waterline-io/waterline/internal/guard/guardlog"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
-	"github.com/waterline-io/waterline/internal/poll"
+	"github.com/waterline-io/waterline/test/poll"
 )
 
 const (

@@ -22,7 +22,7 @@ import (
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
-	"github.com/waterline-io/waterline/internal/poll"
+	"github.com/waterline-io/waterline/test/poll"
 )
 
 // testNode is a private tree of pods in the kubelet's layout. The test acts as the kubelet.

@@ -16,9 +16,9 @@ import (
 
 	"github.com/waterline-io/waterline/internal/drain"
 	"github.com/waterline-io/waterline/internal/drain/trino"
-	"github.com/waterline-io/waterline/internal/poll"
 	bed "github.com/waterline-io/waterline/test/bed/trino"
 	"github.com/waterline-io/waterline/test/bed/yarn"
+	"github.com/waterline-io/waterline/test/poll"
 )
 
 // grace is shutdown.grace-period of the workers. The coordinator looks at its workers every 5 s, and uses what the look

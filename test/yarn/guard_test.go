@@ -21,9 +21,9 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/node/shed"
 	"github.com/waterline-io/waterline/internal/guard"
 	"github.com/waterline-io/waterline/internal/guard/guardlog"
-	"github.com/waterline-io/waterline/internal/poll"
 	"github.com/waterline-io/waterline/internal/yarn"
 	bed "github.com/waterline-io/waterline/test/bed/yarn"
+	"github.com/waterline-io/waterline/test/poll"
 )
 
 // ledger collects what a guard writes.

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/poll"
 	"github.com/waterline-io/waterline/internal/yarn"
 	bed "github.com/waterline-io/waterline/test/bed/yarn"
+	"github.com/waterline-io/waterline/test/poll"
 )
 
 func kerberos(t *testing.T) {

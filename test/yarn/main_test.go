@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/poll"
 	"github.com/waterline-io/waterline/internal/yarn"
 	bed "github.com/waterline-io/waterline/test/bed/yarn"
+	"github.com/waterline-io/waterline/test/poll"
 )
 
 var pair = flag.Bool("pair", false, "two ResourceManagers and ZooKeeper, for the tests TestPair…")

@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 	observe "github.com/waterline-io/waterline/internal/observe/kube"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // TestCPUSetReport writes the room of machines of many kinds into a report, and reads it again: the free CPUs, and

@@ -11,8 +11,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	acthost "github.com/waterline-io/waterline/internal/act/host"
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // most is the number of series of a node in the lean profile, with all features in use. Two more come from elsewhere:

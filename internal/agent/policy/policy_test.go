@@ -10,8 +10,8 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/agent/faillog"
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // nightly is a policy that sells from 00:00 to 09:00 UTC and then drains for 15 minutes before the end.

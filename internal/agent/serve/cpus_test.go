@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // TestParseCPURequest checks that a request is parsed from its own text, and that malformed requests are rejected.

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/agent/loopview"
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // TestHint checks what is explained of a pod's hint: nothing without a hint or without CPUs of its own, and otherwise

@@ -15,8 +15,8 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/decide/node/cpuset"
 	"github.com/waterline-io/waterline/internal/decide/node/predict"
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // TestState checks that the state survives a restart. An absent or damaged file yields an empty state, and a state of

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/waterline-io/waterline/internal/decide/node"
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 func TestAskOf(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/node"
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // bursting returns a node with room and pods with CPU limits, which has been cool for long enough.

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/waterline-io/waterline/internal/decide/node"
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // FuzzNode checks on any machine, possible or not, that a round ends, that equal inputs give equal plans, that a second

@@ -13,8 +13,8 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/node/evict"
 	"github.com/waterline-io/waterline/internal/decide/node/quota"
 	"github.com/waterline-io/waterline/internal/decide/node/slack"
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // tape is a source of numbers that returns a fuzzer's bytes, and random numbers after their end.

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // TestOffersAfterOff checks a policy that is disabled and enabled again. The former offers do not return at once: the

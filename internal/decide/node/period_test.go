@@ -3,8 +3,8 @@ package node
 import (
 	"testing"
 
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // TestQuotaHasPeriod checks that each quota names its period, and that a batch container may use no more than its limit

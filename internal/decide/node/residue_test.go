@@ -8,8 +8,8 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/decide/node/cpuset"
 	"github.com/waterline-io/waterline/internal/decide/node/slack"
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // The tests of this file check whole decisions about a node against known defects of Koordinator.

@@ -3,7 +3,7 @@ package node_test
 import (
 	"testing"
 
-	"github.com/waterline-io/waterline/internal/golden"
+	"github.com/waterline-io/waterline/test/golden"
 )
 
 // TestTranscripts runs the golden cases of every rule. A case is a text file of blocks. A block is commands, a line of

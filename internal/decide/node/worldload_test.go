@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // unknownPeak is the peak of a node without samples.

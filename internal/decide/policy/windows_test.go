@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // clock is the reading of a clock in a zone at each minute of some days, in minutes since an arbitrary midnight.

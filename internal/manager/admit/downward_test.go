@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/fixture"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // allocatable are the resources of a node.

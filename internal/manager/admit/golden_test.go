@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/waterline-io/waterline/internal/golden"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/golden"
 )
 
 // setting is the first document of a case. The second is the pod as its creator wrote it. The third is the outcome, and

@@ -13,8 +13,8 @@ import (
 	helpers "k8s.io/component-helpers/resource"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // randomResources requests CPU and memory in one of the possible ways.

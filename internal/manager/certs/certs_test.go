@@ -22,7 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/waterline-io/waterline/internal/poll"
+	"github.com/waterline-io/waterline/test/poll"
 )
 
 const (

@@ -15,11 +15,11 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/crew"
-	"github.com/waterline-io/waterline/internal/golden"
 	"github.com/waterline-io/waterline/internal/manager/admit"
 	"github.com/waterline-io/waterline/internal/manager/pools/hadoop"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
+	"github.com/waterline-io/waterline/test/golden"
 )
 
 // TestCrewPod shows the pod and the configuration of the first worker of each pool of testdata/crew. The first document

@@ -20,10 +20,10 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/decide/cluster/reach"
-	"github.com/waterline-io/waterline/internal/golden"
 	"github.com/waterline-io/waterline/internal/manager/admit"
 	"github.com/waterline-io/waterline/internal/manager/pools/hadoop"
 	"github.com/waterline-io/waterline/internal/observe/kube"
+	"github.com/waterline-io/waterline/test/golden"
 )
 
 // TestPod shows the pod and the yarn-site.xml of the first worker of each pool of testdata. The first document of a

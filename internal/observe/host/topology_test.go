@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/fixture"
-	"github.com/waterline-io/waterline/internal/golden"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
+	"github.com/waterline-io/waterline/test/golden"
 )
 
 const line = "\n----\n"

@@ -12,7 +12,7 @@ import (
 
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
-	"github.com/waterline-io/waterline/internal/poll"
+	"github.com/waterline-io/waterline/test/poll"
 )
 
 // waits is a sampler of a fake node.

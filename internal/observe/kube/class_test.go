@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/golden"
+	"github.com/waterline-io/waterline/test/golden"
 )
 
 // TestClasses runs the golden cases of pods' classes. A line has a pod, "=>" and the result. The keys of a pod: ours

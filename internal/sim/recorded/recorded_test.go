@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/sim/cluster"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // fake is a Prometheus that knows expressions by a part of their text. A series has values from an hour to another, of

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/waterline-io/waterline/internal/poll"
 	"github.com/waterline-io/waterline/test/bed/cluster"
+	"github.com/waterline-io/waterline/test/poll"
 )
 
 // TestAPIKilled is [TestNodeKilled] without a node, which makes no cgroup and no directory: there may be another

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/poll"
+	"github.com/waterline-io/waterline/test/poll"
 )
 
 // Program is the registry of Debian's package of that name.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/poll"
 	"github.com/waterline-io/waterline/test/bed/vm"
+	"github.com/waterline-io/waterline/test/poll"
 )
 
 // TestFacts runs itself in a guest and there pins down how a cgroup v2 kernel behaves where Waterline relies on it.

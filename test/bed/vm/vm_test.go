@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/poll"
 	"github.com/waterline-io/waterline/test/bed/vm"
 	"github.com/waterline-io/waterline/test/bed/vm/guest"
+	"github.com/waterline-io/waterline/test/poll"
 )
 
 // TestMain lets this test binary be a guest's process 1, and in TestKilled a process that is killed.

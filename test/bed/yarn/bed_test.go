@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/poll"
 	"github.com/waterline-io/waterline/test/bed/yarn"
+	"github.com/waterline-io/waterline/test/poll"
 )
 
 // victimEnv is set in the process that [TestKilled] kills. Its value is that process's directory.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/golden"
+	"github.com/waterline-io/waterline/test/golden"
 )
 
 // world is a cluster in which actions are carried out. Its nodes are objects of the API, not inputs of a node's round.

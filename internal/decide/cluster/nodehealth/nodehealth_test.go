@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/waterline-io/waterline/internal/fixture"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // cluster is a cluster with random changes.

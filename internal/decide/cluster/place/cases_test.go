@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/golden"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/golden"
 )
 
 // scene is a node and a pod that needs one.

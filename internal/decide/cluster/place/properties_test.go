@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/node/weight"
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 const histories = 20_000

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/fixture"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // TestDay has days of a pool on virtual time: a window, jobs, and every few minutes something that goes wrong or

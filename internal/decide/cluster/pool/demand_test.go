@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/fixture"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // TestFollowDemandAtRandom lets containers wait at random, while the ResourceManager falls silent, does not say what

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/fixture"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // dipped returns a world with a worker that has grown and is full of containers that run for long. margin lets the

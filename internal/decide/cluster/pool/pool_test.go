@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/fixture"
-	"github.com/waterline-io/waterline/internal/golden"
+	"github.com/waterline-io/waterline/test/fixture"
+	"github.com/waterline-io/waterline/test/golden"
 )
 
 // TestCases runs the golden cases. A case is blocks of commands, a line of four dashes, and the steps with their times.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/golden"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/golden"
 )
 
 // TestCases runs the golden cases. A block is commands, a line of four dashes, and the plan.

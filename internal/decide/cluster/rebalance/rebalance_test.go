@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // random returns a random cluster. weighted is the number of pods out of ten with a weight.

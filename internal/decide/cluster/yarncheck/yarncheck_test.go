@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/waterline-io/waterline/internal/golden"
+	"github.com/waterline-io/waterline/test/golden"
 )
 
 // good returns a cluster in which nothing is wrong.

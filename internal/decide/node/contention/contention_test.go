@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/node/quota"
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // node is a node of 16 CPUs on virtual time, with online pods and one batch pod. The kernel of this world gives rounds

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // service adds one of the node's own services.

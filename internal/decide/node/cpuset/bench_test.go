@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/node/cpuset"
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // BenchmarkDecide512 measures a round on a machine of 512 CPUs, in which one pod of 200 begins to request its own

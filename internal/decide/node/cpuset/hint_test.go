@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/waterline-io/waterline/internal/decide/node/cpuset"
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // hint returns a hint for a pod: mostly free CPUs in the right number, as a scheduler writes them, else any CPUs, as a

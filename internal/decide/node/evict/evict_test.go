@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 const gib = 1 << 30

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // static returns the mirror of a static pod.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/golden"
+	"github.com/waterline-io/waterline/test/golden"
 )
 
 const mib = 1 << 20

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/node/slack"
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 const gib = 1 << 30

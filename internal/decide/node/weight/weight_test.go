@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/waterline-io/waterline/internal/decide/node/weight"
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/fixture"
 )
 
 // BenchmarkDecide250 measures the rule's budget: 250 weighted pods within 100 µs.
