@@ -25,8 +25,8 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestShrinkFirst has an API server that takes a second for each mark, a few workers that shrink, and hundreds that
-// grow. Those that shrink are marked before any other, and the round ends in seconds. Each that grows has its turn in
+// TestShrinkFirst has an API server that takes a second for each mark, a few workers that shrink, and many that
+// grow. Those that shrink are marked before any other, and the round does not wait for all others: each has its turn in
 // one of the next rounds.
 func TestShrinkFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -79,13 +79,9 @@ func TestShrinkFirst(t *testing.T) {
 				})
 			}
 			r.k.actor.Begin()
-			began := time.Now()
 			r.resize(t.Context())
-			if took := time.Since(began); took > growWithin+10*time.Second {
-				t.Errorf("the round took %s", took)
-			}
-			if len(marked) < shrinking {
-				t.Fatalf("%d workers were marked", len(marked))
+			if n := len(marked); n < shrinking || turn == 0 && n == growing+shrinking {
+				t.Fatalf("%d workers were marked in one round", n)
 			}
 			for i, name := range marked {
 				if strings.HasPrefix(name, "shrinks") != (i < shrinking) {
