@@ -110,7 +110,8 @@ func TestAPIChartImages(t *testing.T) {
 			"scheduler.image.repository=s,manager.pools.guard.image.repository=g": {
 			"r.example/a:v2", "r.example/b/m:v2", "r.example/g:v2", "r.example/s:v2",
 		},
-		",image.tag=v2,image.registry=r.example,image.repository=a@sha256:1,manager.pools.guard.image.repository=g@sha256:2": {
+		",image.tag=v2,image.registry=r.example,image.repository=a@sha256:1," +
+			"manager.pools.guard.image.repository=g@sha256:2": {
 			"r.example/a@sha256:1", "r.example/g@sha256:2", "r.example/waterline/manager:v2",
 			"r.example/waterline/scheduler:v2",
 		},

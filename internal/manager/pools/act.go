@@ -290,17 +290,18 @@ func (r *round) resize(ctx context.Context) {
 		}
 		return true
 	})
-	failed := r.resizeIn(ctx, rmTimeout, shrink, nil)
+	failed := r.resizeIn(ctx, rmTimeout, shrink, false)
 	r.resizeIn(ctx, growWithin, grow, failed)
 }
 
-// resizeIn resizes workers until a time is over. It returns why the administration protocol fails. Then those that were
-// not marked yet are left to later rounds, which resize fewer, as are those for which there is no time.
-func (r *round) resizeIn(ctx context.Context, most time.Duration, places []*place, failed error) error {
+// resizeIn resizes workers until a time is over. It reports whether the administration protocol failed, in this round.
+// Then those that were not marked yet are left to later rounds, which resize fewer, as are those for which there is no
+// time.
+func (r *round) resizeIn(ctx context.Context, most time.Duration, places []*place, failed bool) bool {
 	began := time.Now()
 	for some := range slices.Chunk(places, maxResizes) {
 		left := some
-		if failed == nil {
+		if !failed {
 			left = inTime(most-time.Since(began), &r.k.resizeTurn, some, func(pl *place) { pl.err = r.mark(ctx, pl) }, nil)
 		}
 		for _, pl := range left {
@@ -322,7 +323,7 @@ func (r *round) resizeIn(ctx context.Context, most time.Duration, places []*plac
 		cancel()
 		if len(all) > actyarn.MaxSingle { // fewer say nothing about that protocol
 			r.k.logOnce(ctx, slowResizes, err)
-			failed = err
+			failed = err != nil
 		}
 		for i, pl := range some {
 			pl.err = all[i].Err

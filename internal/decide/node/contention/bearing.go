@@ -32,8 +32,8 @@ const (
 //
 // After harm, the limit grows as the window of TCP CUBIC does (RFC 9438, section 4.2): fast at first, slowly near the
 // limit at which online pods were harmed, and faster again beyond it, if they bear that. As there, only time counts in
-// which that is tried: while batch runs, and while what online pods lack is known. If that is not known, the limit grows
-// up to what arithmetic leaves.
+// which that is tried: while batch runs, and while what online pods lack is known. If it is not, the limit grows up to
+// what arithmetic leaves.
 type bearing struct {
 	Known  bool
 	Limit  int64         // of batch, in milli-cores; it stays while harm is not known
