@@ -106,7 +106,7 @@ func (s *scanner) until(t *testing.T, id string, count int) {
 func TestWithoutEnvironment(t *testing.T) {
 	const id = "container_9999999999998_4243_01_000002"
 	s := runs(t, id, "setsid env -i sleep 60 & wait")
-	s.until(t, id, 2)
+	s.until(t, id, 2) // the second may lose its environment only now
 	n, err := s.signal(id, shed.Terminate)
 	if n != 2 || err != nil {
 		t.Errorf("%d processes got SIGTERM, %v", n, err)

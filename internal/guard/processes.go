@@ -73,8 +73,7 @@ type found struct {
 // group are the processes of a container.
 type group struct {
 	members       []process
-	quiet         map[identity]bool // members that did not name the container in this scan
-	started       time.Time         // when the first of them started
+	started       time.Time // when the first of them started
 	first         process
 	decommissions bool
 	master        bool // YARN's launch script gave it what only masters get
@@ -235,7 +234,7 @@ func (s *scanner) groups(all map[int]*found) map[string]*group {
 		}
 		g := of[id]
 		if g == nil {
-			g = &group{first: p.process, quiet: map[identity]bool{}}
+			g = &group{first: p.process}
 			if before := s.of[id]; before != nil {
 				g.master = before.master
 			}
@@ -244,9 +243,6 @@ func (s *scanner) groups(all map[int]*found) map[string]*group {
 		g.members = append(g.members, p.process)
 		if p.start < g.first.start {
 			g.first = p.process
-		}
-		if p.names != id {
-			g.quiet[p.identity()] = true
 		}
 		g.master = g.master || p.master
 		g.decommissions = g.decommissions || s.decommissions(p.pid)

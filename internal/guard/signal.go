@@ -3,7 +3,6 @@ package guard
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 
 	"golang.org/x/sys/unix"
 
@@ -30,7 +29,7 @@ func (s *scanner) signal(id string, signal shed.Signal) (delivered int, err erro
 	if signal == shed.Kill {
 		g = s.stop(id)
 	}
-	delivered, errs := s.sendAll(id, g, number, map[identity]bool{})
+	delivered, errs := s.sendAll(g, number, map[identity]bool{})
 	if len(errs) == 0 {
 		return delivered, nil
 	}
@@ -46,7 +45,7 @@ func (s *scanner) stop(id string) *group {
 	stopped := map[identity]bool{}
 	for range mostLooks {
 		g, before := s.of[id], len(stopped)
-		s.sendAll(id, g, unix.SIGSTOP, stopped)
+		s.sendAll(g, unix.SIGSTOP, stopped)
 		if len(stopped) == before || s.scan(s.at, s.others) != nil || s.of[id] == nil {
 			return g
 		}
@@ -56,18 +55,14 @@ func (s *scanner) stop(id string) *group {
 
 // sendAll sends a signal to the processes of a container, except those in done, to which it adds them. It returns how
 // many got it.
-func (s *scanner) sendAll(id string, g *group, number unix.Signal, done map[identity]bool) (int, []error) {
+func (s *scanner) sendAll(g *group, number unix.Signal, done map[identity]bool) (int, []error) {
 	delivered, errs := 0, []error(nil)
 	for _, p := range g.members {
 		if done[p.identity()] {
 			continue
 		}
 		done[p.identity()] = true
-		names := id
-		if g.quiet[p.identity()] {
-			names = ""
-		}
-		sent, err := s.send(p, names, number)
+		sent, err := s.send(p, number)
 		switch {
 		case err != nil:
 			errs = append(errs, err)
@@ -79,9 +74,9 @@ func (s *scanner) sendAll(id string, g *group, number unix.Signal, done map[iden
 }
 
 // send sends a signal to a process, unless it has ended or is another one than the scan found. The file descriptor
-// keeps the process, so what is checked after it was opened is true of the process that gets the signal. id is the
-// container that its environment must name; "": that is not looked at.
-func (s *scanner) send(p process, id string, number unix.Signal) (bool, error) {
+// keeps the process, so what is checked after it was opened is true of the process that gets the signal. Its environment
+// is not: what it starts anew as, since the scan, is in the same container.
+func (s *scanner) send(p process, number unix.Signal) (bool, error) {
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	switch {
 	case errors.Is(err, unix.ESRCH):
@@ -93,7 +88,7 @@ func (s *scanner) send(p process, id string, number unix.Signal) (bool, error) {
 		return false, fmt.Errorf("opening process %d: %w", p.pid, err)
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if same, err := s.same(p, id, number); !same || err != nil {
+	if same, err := s.same(p, number); !same || err != nil {
 		return false, err
 	}
 	err = unix.PidfdSendSignal(fd, number, nil, 0)
@@ -109,24 +104,14 @@ func (s *scanner) send(p process, id string, number unix.Signal) (bool, error) {
 	return true, nil
 }
 
-// same reports whether a process is still the one that was found, is in the same container, and may get the signal.
-func (s *scanner) same(p process, id string, number unix.Signal) (bool, error) {
+// same reports whether a process is still the one that was found, and may get the signal.
+func (s *scanner) same(p process, number unix.Signal) (bool, error) {
 	now, err := s.read(p.pid)
 	if err != nil {
 		return false, gone(err)
 	}
 	if now.start != p.start || now.uid != p.uid {
 		return false, nil
-	}
-	if id != "" {
-		switch named, _, err := s.container(p.pid); {
-		case errors.Is(err, fs.ErrPermission):
-			return false, err
-		case err != nil:
-			return false, gone(err)
-		case named != id:
-			return false, nil
-		}
 	}
 	return number != unix.SIGPWR || s.decommissions(p.pid), nil
 }
