@@ -114,6 +114,31 @@ func TestWithoutEnvironment(t *testing.T) {
 	s.until(t, id, 0)
 }
 
+// TestExec ends a container whose process has begun anew, without an environment, after the last scan.
+func TestExec(t *testing.T) {
+	const id = "container_9999999999998_4243_01_000004"
+	gate := filepath.Join(t.TempDir(), "gate")
+	if err := syscall.Mkfifo(gate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := runs(t, id, "read line < "+gate+"; exec env -i sleep 60")
+	s.until(t, id, 1)
+	if err := os.WriteFile(gate, []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pid := s.of[id].members[0].pid
+	if !poll.Until(time.Minute, 5*time.Millisecond, func() bool {
+		name, _, err := s.container(pid)
+		return err == nil && name == ""
+	}) {
+		t.Fatal("the process keeps its environment")
+	}
+	if n, err := s.signal(id, shed.Terminate); n != 1 || err != nil {
+		t.Errorf("%d processes got SIGTERM, %v", n, err)
+	}
+	s.until(t, id, 0)
+}
+
 // TestForks kills a container that starts a process each moment, some of them after the last scan. None is left.
 func TestForks(t *testing.T) {
 	const id = "container_9999999999998_4243_01_000003"

@@ -67,7 +67,7 @@ type found struct {
 	names  string // the container's id in its environment
 	master bool   // by its environment
 	in     string // the container that it belongs to; "": none
-	known  bool   // in is
+	known  bool   // whether in was found out
 }
 
 // group are the processes of a container.

@@ -74,8 +74,8 @@ func (s *scanner) sendAll(g *group, number unix.Signal, done map[identity]bool) 
 }
 
 // send sends a signal to a process, unless it has ended or is another one than the scan found. The file descriptor
-// keeps the process, so what is checked after it was opened is true of the process that gets the signal. Its environment
-// is not: what it starts anew as, since the scan, is in the same container.
+// keeps the process, so what is checked after it was opened is true of the process that gets the signal. An exec since
+// the scan may have changed the environment, but not the container.
 func (s *scanner) send(p process, number unix.Signal) (bool, error) {
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	switch {

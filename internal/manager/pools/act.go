@@ -110,12 +110,9 @@ func (pl *place) does(verb pool.Verb) bool { return pl.step.Verb == verb && pl.e
 // after the round. When thousands do that at once, as at the end of a large job, nothing that has to shrink waits for
 // it: the others are marked in later rounds.
 func (r *round) markIdle(ctx context.Context, places []*place) {
-	began, most := time.Now(), pauseOf(len(r.places))
-	inParallel(places, func(pl *place) {
-		if pl.err == nil && time.Since(began) < most {
-			pl.err = r.mark(ctx, pl)
-		}
-	})
+	began := time.Now()
+	places = slices.DeleteFunc(places, func(pl *place) bool { return pl.err != nil })
+	inTime(pauseOf(len(r.places)), new(int), places, func(pl *place) { pl.err = r.mark(ctx, pl) }, nil)
 	r.k.paused = time.Since(began)
 }
 
