@@ -38,6 +38,7 @@ type Writer struct {
 // Tally is the count for one policy.
 type Tally struct {
 	nodes     v1alpha1.NodeCounts
+	agents    int32                     // governed nodes with a report: an agent runs there, or did
 	follow    int32                     // governed nodes whose report has the current version
 	withdrawn int32                     // governed nodes whose offer is withdrawn
 	overlaps  map[string]map[bool]int32 // by other policy and whether this one governs
@@ -70,7 +71,10 @@ func (s *Writer) Count() (tallies map[string]*Tally, governed map[string]string,
 			continue
 		}
 		t := tallies[c.governed]
-		t.add(byName[c.governed], reports[name])
+		t.nodes.Governed++
+		if r, found := reports[name]; found {
+			t.add(byName[c.governed], r)
+		}
 		for _, other := range c.outranks {
 			t.overlap(other, true)
 			tallies[other].overlap(c.governed, false)
@@ -79,9 +83,9 @@ func (s *Writer) Count() (tallies map[string]*Tally, governed map[string]string,
 	return tallies, governed, off
 }
 
-// add counts a node that the policy governs, by its report.
+// add counts the report of a node that the policy governs.
 func (t *Tally) add(p *model.ClusterPolicy, r fleet.Report) {
-	t.nodes.Governed++
+	t.agents++
 	follows := r.Policy == p.Name && r.Generation == p.Generation
 	if follows {
 		t.follow++
@@ -124,14 +128,16 @@ func (s *Writer) Write(ctx context.Context, tallies map[string]*Tally, slipped m
 	}
 }
 
-// status returns the status that a policy should have. Unchanged conditions keep the time of their last change.
+// status returns the status that a policy should have. Unchanged conditions keep the time of their last change. Nodes to
+// which no agent ever came, such as virtual ones or those outside agent.nodeSelector, make no policy wait: Helm waits for
+// the condition Ready.
 func (s *Writer) status(p *fleet.Policy, t *Tally, slipped int32) v1alpha1.ColocationPolicyStatus {
 	now := *p.Status.DeepCopy()
 	now.ObservedGeneration, now.Nodes, now.SlippedPods = p.Generation, t.nodes, slipped
 	ready := metav1.Condition{
 		Type: v1alpha1.ConditionReady, ObservedGeneration: p.Generation, Status: metav1.ConditionFalse,
 	}
-	switch behind := t.nodes.Governed - t.follow; {
+	switch behind := t.agents - t.follow; {
 	case p.Invalid != nil:
 		ready.Reason, ready.Message = "Invalid", kube.Shorten(p.Invalid.Error(), maxText)
 	case behind > 0:
@@ -145,6 +151,10 @@ func (s *Writer) status(p *fleet.Policy, t *Tally, slipped int32) v1alpha1.Coloc
 	default:
 		ready.Status, ready.Reason = metav1.ConditionTrue, "AllNodesFollow"
 		ready.Message = fmt.Sprintf("All %d governed nodes follow the policy.", t.nodes.Governed)
+		if bare := t.nodes.Governed - t.agents; bare > 0 {
+			ready.Message = fmt.Sprintf("%d of %d governed nodes follow the policy; no agent runs on the other %d.",
+				t.agents, t.nodes.Governed, bare)
+		}
 	}
 	overlaps := metav1.Condition{
 		Type: v1alpha1.ConditionOverlaps, ObservedGeneration: p.Generation,

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/manager/fleet"
@@ -71,6 +72,39 @@ func TestCount(t *testing.T) {
 	}
 	if s.Count(); len(s.choices.nodes) != 0 {
 		t.Error("a node that is gone is remembered")
+	}
+}
+
+// TestBare checks that a policy is Ready where some nodes have no agent, and not where an agent is behind.
+func TestBare(t *testing.T) {
+	p := fleet.NewPolicies(slog.New(slog.DiscardHandler), false)
+	managertest.Add(t, p, managertest.Policy("all", 3, func(*v1alpha1.ColocationPolicySpec) {}))
+	s := &Writer{Fleet: fleet.New(), Policies: p}
+	for _, name := range []string{"a", "virtual"} {
+		managertest.Add(t, s.Fleet.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}})
+	}
+	for _, c := range []struct {
+		generation int64 // that the report of node a is of; 0: there is none
+		want       metav1.ConditionStatus
+		says       string
+	}{
+		{0, metav1.ConditionTrue, "0 of 2 governed nodes follow the policy; no agent runs on the other 2."},
+		{2, metav1.ConditionFalse, "1 of 2 governed nodes do not follow"},
+		{3, metav1.ConditionTrue, "1 of 2 governed nodes follow the policy; no agent runs on the other 1."},
+	} {
+		if c.generation > 0 {
+			managertest.Add(t, s.Fleet.Reports, &v1alpha1.NodeReport{
+				ObjectMeta: metav1.ObjectMeta{Name: "a"},
+				Status:     v1alpha1.NodeReportStatus{Policy: "all", PolicyGeneration: c.generation},
+			})
+		}
+		tallies, _, _ := s.Count()
+		row, _ := p.Get("all")
+		now := s.status(&row, tallies["all"], 0)
+		ready := meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionReady)
+		if ready.Status != c.want || !strings.Contains(ready.Message, c.says) || now.Nodes.Governed != 2 {
+			t.Errorf("with a report of generation %d: %+v, %+v", c.generation, ready, now.Nodes)
+		}
 	}
 }
 
