@@ -20,9 +20,10 @@ import (
 	"github.com/waterline-io/waterline/test/bed/pages"
 )
 
-// bothVersions is a policy that the version before and this one read in the same way.
+// bothVersions is a policy, for the test's node, that the version before and this one read in the same way.
 const bothVersions = `policy={"mode": "Enforce", "priority": -1000, ` + allowAll + `,
-	"cpu": {"method": "Static", "ratio": "50%"}, "memory": {"method": "Static", "ratio": "30%"},
+	"nodeSelector": {"matchLabels": {"kubernetes.io/hostname": %q}},
+	"cpu": {"method": "Static", "ratio": "50%%"}, "memory": {"method": "Static", "ratio": "30%%"},
 	"protect": {"burst": true, "memory": true, "interference": true, "eviction": {}}}`
 
 // upgradePage is the page whose commands are run.
@@ -87,7 +88,8 @@ func TestNodeUpgrade(t *testing.T) {
 			`labels: {pod-security.kubernetes.io/enforce: privileged}}}`); err != nil {
 			t.Fatal(err)
 		}
-		helm(t, "install", "waterline", previous("chart"), "--namespace", "waterline-system", "--set-json", bothVersions,
+		helm(t, "install", "waterline", previous("chart"), "--namespace", "waterline-system",
+			"--set-json", fmt.Sprintf(bothVersions, n.name),
 			"--set-json", `agent.nodeSelector={"kubernetes.io/hostname":"`+n.name+`"}`, // whose NodeReport is the only one
 			"--set", "manager.replicas=1", "--wait", "--timeout", "4m")
 		kubectl(t, "annotate", "pod", "a", "waterline.io/cpu-share=512", "waterline.io/cpu-quota=unlimited")
@@ -306,7 +308,8 @@ func (u *upgraded) replaced(version string, do func()) {
 		if err := json.Unmarshal(change.object, &is); err != nil {
 			t.Fatal(err)
 		}
-		if amount := is.Status.Allocatable[offer]; is.Name == u.name && amount.Value() <= 0 {
+		// The two emulated CPUs can be so busy with the replacement itself that there is nothing to sell.
+		if amount := is.Status.Allocatable[offer]; *on != "vm" && is.Name == u.name && amount.Value() <= 0 {
 			t.Errorf("while the agent was replaced, the Node had the offer %s", amount.String())
 		}
 	}

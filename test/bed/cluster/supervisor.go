@@ -147,7 +147,7 @@ func (s *supervisor) startNode(ctx context.Context) error {
 }
 
 func (s *supervisor) untilReady(ctx context.Context, node string) error {
-	return s.until(ctx, 6*time.Minute, "the node "+node+" to be ready",
+	return s.until(ctx, 10*time.Minute, "the node "+node+" to be ready",
 		s.kubectl("wait", "--for=condition=Ready", "node/"+node, "--timeout=2s")...)
 }
 
