@@ -17,7 +17,9 @@ const settle = 1500 * time.Millisecond
 
 // Helpers returns what an executable must pass to [sandbox.RunHelper] for this package.
 func Helpers() []sandbox.Helper {
-	return []sandbox.Helper{{Name: "burn", Run: burn}, {Name: "serve", Run: serve}, {Name: "request", Run: request}}
+	return []sandbox.Helper{
+		{Name: "burn", Run: burn}, {Name: "awake", Run: awake}, {Name: "serve", Run: serve}, {Name: "request", Run: request},
+	}
 }
 
 // Threads returns how many loops the load of a pod has: more than there are CPUs, so that it can use all of them at any
@@ -69,8 +71,11 @@ func burn(in sandbox.HelperInput) error {
 	if l.Wakes {
 		toil()
 	}
-	return in.Become([]string{"/bin/sh", "-c", "while :; do :; done"}, nil)
+	return in.Become(endless(), nil)
 }
+
+// endless returns a program that keeps its thread busy until it is killed.
+func endless() []string { return []string{"/bin/sh", "-c", "while :; do :; done"} }
 
 // BurnName returns the name of the processes that are a pod's load.
 func BurnName(p *sandbox.Pod) string { return "the load of pod " + p.Name }

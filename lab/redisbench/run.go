@@ -28,6 +28,7 @@ type run struct {
 	frames    []*counter.Counter // of the encoders
 	stress    stress
 	generator string       // its cgroup
+	awake     []int        // processes that keep the CPUs from sleeping where no batch does
 	end       func() error // ends what Beside started; nil: nothing
 }
 
@@ -94,6 +95,11 @@ func (r *run) begin(ctx context.Context) error {
 		}
 	}
 	var err error
+	if len(batch) == 0 {
+		if r.awake, err = load.Awake(r.Sandbox); err != nil {
+			return err
+		}
+	}
 	if r.cell.Online {
 		if r.server, err = startRedis(ctx, r.Sandbox, online.Pod, r.lookups); err != nil {
 			return err
@@ -225,7 +231,7 @@ func (r *run) observe(ctx context.Context, found *Run) error {
 	if err != nil {
 		return err
 	}
-	meter := measure.Meter{Source: r.Sandbox, Generator: r.generator}
+	meter := measure.Meter{Source: r.Sandbox, Generator: r.generator, Awake: r.awake}
 	found.Window, err = meter.Seconds(ctx, r.doing(), r.seconds, func(w measure.Window) string {
 		found.Seconds = append(found.Seconds, w)
 		return fmt.Sprintf("pods use %.2f CPUs", w.CPUs())
@@ -280,7 +286,7 @@ func (r *run) doing() string {
 		text += fmt.Sprintf(", %.0f %% of a CPU", 100*r.cell.Load)
 	}
 	if r.cell.attempt > 0 {
-		text += fmt.Sprintf(", attempt %d because the generator was late", r.cell.attempt+1)
+		text += fmt.Sprintf(", attempt %d because the generator was late, or the CPU slow", r.cell.attempt+1)
 	}
 	return text
 }
