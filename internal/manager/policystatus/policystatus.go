@@ -128,9 +128,9 @@ func (s *Writer) Write(ctx context.Context, tallies map[string]*Tally, slipped m
 	}
 }
 
-// status returns the status that a policy should have. Unchanged conditions keep the time of their last change. Nodes to
-// which no agent ever came, such as virtual ones or those outside agent.nodeSelector, make no policy wait: Helm waits for
-// the condition Ready.
+// status returns the status that a policy should have. Unchanged conditions keep the time of their last change. No
+// policy waits for nodes to which no agent ever came, such as virtual ones or those outside agent.nodeSelector: Helm
+// waits for the condition Ready.
 func (s *Writer) status(p *fleet.Policy, t *Tally, slipped int32) v1alpha1.ColocationPolicyStatus {
 	now := *p.Status.DeepCopy()
 	now.ObservedGeneration, now.Nodes, now.SlippedPods = p.Generation, t.nodes, slipped
