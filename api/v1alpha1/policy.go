@@ -434,8 +434,8 @@ type ColocationPolicyStatus struct {
 	// SlippedPods is the number of batch pods on governed nodes that request no batch resources, because the webhook
 	// did not see them. The scheduler counts them as online pods. Delete them to have them created anew.
 	SlippedPods int32 `json:"slippedPods,omitempty"`
-	// Conditions are Ready and Overlaps. Ready is True when all governed nodes with a NodeReport say there that they
-	// follow the policy as it is now. Overlaps is True when another policy selects some of the same nodes.
+	// Conditions are Ready and Overlaps. Ready is True when all governed nodes that have a NodeReport follow the policy as
+	// it is now. Overlaps is True when another policy selects some of the same nodes.
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
@@ -456,8 +456,7 @@ type NodeCounts struct {
 
 // Conditions of a [ColocationPolicy].
 const (
-	// ConditionReady is True when all nodes that the policy governs and that have a NodeReport say there that they follow
-	// it as it is now.
+	// ConditionReady is True when all governed nodes that have a NodeReport follow the policy as it is now.
 	ConditionReady = "Ready"
 	// ConditionOverlaps is True when another policy selects some of the same nodes. The message names the other policy,
 	// and which of the two governs the nodes.

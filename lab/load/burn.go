@@ -17,9 +17,7 @@ const settle = 1500 * time.Millisecond
 
 // Helpers returns what an executable must pass to [sandbox.RunHelper] for this package.
 func Helpers() []sandbox.Helper {
-	return []sandbox.Helper{
-		{Name: "burn", Run: burn}, {Name: "awake", Run: awake}, {Name: "serve", Run: serve}, {Name: "request", Run: request},
-	}
+	return []sandbox.Helper{{Name: "burn", Run: burn}, {Name: "serve", Run: serve}, {Name: "request", Run: request}}
 }
 
 // Threads returns how many loops the load of a pod has: more than there are CPUs, so that it can use all of them at any
@@ -31,6 +29,7 @@ type loop struct {
 	Number  int  // of the loop in its pod; it decides on which CPU the loop stays
 	Unbound bool // it may run on any CPU that its cgroup allows
 	Wakes   bool // it runs for toils and sleeps for rests, again and again
+	Least   bool // all other threads of the machine come before it
 }
 
 // Threads that wait for each other, as those of an encoder or a compiler do, sleep and wake all the time. The kernel
@@ -71,11 +70,13 @@ func burn(in sandbox.HelperInput) error {
 	if l.Wakes {
 		toil()
 	}
-	return in.Become(endless(), nil)
+	if l.Least {
+		if err := least(); err != nil {
+			return err
+		}
+	}
+	return in.Become([]string{"/bin/sh", "-c", "while :; do :; done"}, nil)
 }
-
-// endless returns a program that keeps its thread busy until it is killed.
-func endless() []string { return []string{"/bin/sh", "-c", "while :; do :; done"} }
 
 // BurnName returns the name of the processes that are a pod's load.
 func BurnName(p *sandbox.Pod) string { return "the load of pod " + p.Name }

@@ -56,6 +56,7 @@ func (s *Sandbox) Start(c Command) (*Process, error) {
 	p.cmd.Stdout, p.cmd.Stderr = c.Stdout, &p.stderr
 	// Linux sends this signal when the thread that started the process ends. Go ends a thread before the process only
 	// if a goroutine locked it and did not unlock it. There is no such goroutine here.
+	// In the session of this process, a process could not have the least weight without this one having it too.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", c.Name, err)

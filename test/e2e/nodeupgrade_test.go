@@ -32,12 +32,12 @@ const upgradePage = "docs/upgrade.md"
 // stateDir is where agents keep what outlives a reboot.
 const stateDir = "/var/lib/waterline"
 
-// TestNodeUpgrade installs the version before on a real node, upgrades it by the commands of docs/upgrade.md, goes back
-// by those of the same page, and uninstalls. Then it upgrades once more, by the deletion of the node's agent, and
-// uninstalls. While agents are replaced, the settings of pods keep their values, and the Node its offer. Each version
-// goes on with the undo record that the other left, and this version with the state of the version before. In the end
-// every file of pods and classes is as it was before, and nothing is left. The emulated node does only the first part:
-// an installation takes minutes there.
+// TestNodeUpgrade installs the version before on a real node, upgrades it by the commands of docs/upgrade.md, goes
+// back by those of the same page, and uninstalls. Then it upgrades once more, by the deletion of the node's agent,
+// and uninstalls. While agents are replaced, the settings of pods keep their values, and the Node its offer, which is
+// not checked on the emulated node. Each version goes on with the undo record that the other left, and this version
+// with the state of the version before. In the end every file of pods and classes is as it was before, and nothing is
+// left. The emulated node does only the first part: an installation takes minutes there.
 func TestNodeUpgrade(t *testing.T) {
 	n := bedNode(t)
 	if *on != "vm" { // there the guest had them at its start
@@ -308,7 +308,7 @@ func (u *upgraded) replaced(version string, do func()) {
 		if err := json.Unmarshal(change.object, &is); err != nil {
 			t.Fatal(err)
 		}
-		// The two emulated CPUs can be so busy with the replacement itself that there is nothing to sell.
+		// The emulated CPUs can be so busy with the replacement that there is nothing to sell.
 		if amount := is.Status.Allocatable[offer]; *on != "vm" && is.Name == u.name && amount.Value() <= 0 {
 			t.Errorf("while the agent was replaced, the Node had the offer %s", amount.String())
 		}

@@ -128,9 +128,9 @@ func (s *Writer) Write(ctx context.Context, tallies map[string]*Tally, slipped m
 	}
 }
 
-// status returns the status that a policy should have. Unchanged conditions keep the time of their last change. No
-// policy waits for nodes to which no agent ever came, such as virtual ones or those outside agent.nodeSelector: Helm
-// waits for the condition Ready.
+// status returns the status that a policy should have. Unchanged conditions keep the time of their last change. Nodes
+// without a NodeReport, such as virtual ones and those outside agent.nodeSelector, do not keep a policy from being
+// Ready: helm install --wait waits for that condition.
 func (s *Writer) status(p *fleet.Policy, t *Tally, slipped int32) v1alpha1.ColocationPolicyStatus {
 	now := *p.Status.DeepCopy()
 	now.ObservedGeneration, now.Nodes, now.SlippedPods = p.Generation, t.nodes, slipped
@@ -152,8 +152,8 @@ func (s *Writer) status(p *fleet.Policy, t *Tally, slipped int32) v1alpha1.Coloc
 		ready.Status, ready.Reason = metav1.ConditionTrue, "AllNodesFollow"
 		ready.Message = fmt.Sprintf("All %d governed nodes follow the policy.", t.nodes.Governed)
 		if bare := t.nodes.Governed - t.agents; bare > 0 {
-			ready.Message = fmt.Sprintf("%d of %d governed nodes follow the policy; no agent runs on the other %d.",
-				t.agents, t.nodes.Governed, bare)
+			ready.Message = fmt.Sprintf("%d of %d governed nodes follow the policy; no agent has reported from the "+
+				"other %d.", t.agents, t.nodes.Governed, bare)
 		}
 	}
 	overlaps := metav1.Condition{

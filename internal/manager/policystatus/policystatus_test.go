@@ -75,8 +75,9 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// TestBare checks that a policy is Ready where some nodes have no agent, and not where an agent is behind.
-func TestBare(t *testing.T) {
+// TestWithoutReports checks that nodes without a NodeReport do not keep a policy from being Ready, and that an agent
+// with an older version of the policy does.
+func TestWithoutReports(t *testing.T) {
 	p := fleet.NewPolicies(slog.New(slog.DiscardHandler), false)
 	managertest.Add(t, p, managertest.Policy("all", 3, func(*v1alpha1.ColocationPolicySpec) {}))
 	s := &Writer{Fleet: fleet.New(), Policies: p}
@@ -88,9 +89,9 @@ func TestBare(t *testing.T) {
 		want       metav1.ConditionStatus
 		says       string
 	}{
-		{0, metav1.ConditionTrue, "0 of 2 governed nodes follow the policy; no agent runs on the other 2."},
+		{0, metav1.ConditionTrue, "0 of 2 governed nodes follow the policy; no agent has reported from the other 2."},
 		{2, metav1.ConditionFalse, "1 of 2 governed nodes do not follow"},
-		{3, metav1.ConditionTrue, "1 of 2 governed nodes follow the policy; no agent runs on the other 1."},
+		{3, metav1.ConditionTrue, "1 of 2 governed nodes follow the policy; no agent has reported from the other 1."},
 	} {
 		if c.generation > 0 {
 			managertest.Add(t, s.Fleet.Reports, &v1alpha1.NodeReport{
