@@ -34,11 +34,13 @@ func modes() []string {
 //
 // Metrics, each beginning with its mode and its load in percent of a CPU, such as waterline_60_p99_ms: the figures of a
 // [redisbench.Run]; p99_min_ms and p99_max_ms, the least and the greatest of the repeats; p99_ratio, to p99 alone, and
-// p99_ratio_upper, up to which it is with 95 % confidence; batch_work_percent, the work of batch as a part of its work
-// alone; and what batch added to the server's wait for a CPU and to its CPU time, by the same requests of the same
-// repeat alone: added_wait_ms_per_request, added_cpu_ms_per_request, and added_wait_p99_ms of pairs. Mode batch_alone
-// has no load. With memcached there are also memcached_p50_ms, memcached_p99_ms and memcached_cpus; with steps
-// rise_p99_ms, of the requests of the first seconds after them, and rise_p99_ratio, to that alone.
+// p99_ratio_upper, up to which it is with 95 % confidence; p99_waits_ratio, p99 to that of the same requests if the
+// server had never waited for a CPU, also of runs on a slow CPU, with its _min and _max; batch_work_percent, the work of
+// batch as a part of its work alone; and what batch added to the server's wait for a CPU and to its CPU time, by the
+// same requests of the same repeat alone: added_wait_ms_per_request, added_cpu_ms_per_request, and added_wait_p99_ms of
+// pairs. Mode batch_alone has no load. With memcached there are also memcached_p50_ms, memcached_p99_ms and
+// memcached_cpus; with steps rise_p99_ms, of the requests of the first seconds after them, and rise_p99_ratio, to that
+// alone.
 //
 // Then p99_ratio_plain, p99_ratio_unsuppressed and p99_ratio_waterline, the worst of all loads; cpu_total_percent and
 // batch_share_of_free_cpu, the least of all loads in mode waterline; runs, runs_discarded, and generator_late_p99_ms,
@@ -48,8 +50,8 @@ func (o *outcome) report(r *report.Result) {
 	reference := o.Medians(redisbench.BatchAlone, 0)
 	o.Add(r, key(0, redisbench.BatchAlone), redisbench.BatchAlone, 0, reference)
 	r.Table.Head = []string{
-		"load, mode", "p50 ms", "p99", "p99 range", "p99.9", "× alone", "95 % ≤", "errors", "online", "batch", "other",
-		"used", "of free", "work", "CPU ms", "wait ms", "+ CPU ms", "+ wait ms", "+ wait p99",
+		"load, mode", "p50 ms", "p99", "p99 range", "p99.9", "× alone", "95 % ≤", "by waits", "errors", "online", "batch",
+		"other", "used", "of free", "work", "CPU ms", "wait ms", "+ CPU ms", "+ wait ms", "+ wait p99",
 	}
 	for _, part := range o.loads {
 		for _, mode := range modes() {
@@ -84,7 +86,8 @@ func row(m map[string]float64, part float64, mode string) []string {
 	figure := measure.Figures(m, key)
 	return []string{
 		label, figure("p50_ms", "%.2f"), figure("p99_ms", "%.2f"), spread, figure("p999_ms", "%.2f"),
-		figure("p99_ratio", "%.2f"), figure("p99_ratio_upper", "%.2f"), figure("errors", "%.0f"),
+		figure("p99_ratio", "%.2f"), figure("p99_ratio_upper", "%.2f"), figure("p99_waits_ratio", "%.2f"),
+		figure("errors", "%.0f"),
 		figure("online_cpus", "%.2f"), figure("batch_cpus", "%.2f"),
 		figure("other_cpus", "%.2f"), figure("cpu_total_percent", "%.0f %%"), figure("batch_share_of_free_cpu", "%.2f"),
 		figure("batch_work_percent", "%.0f %%"), figure("cpu_ms_per_request", "%.2f"), figure("wait_ms_per_request", "%.2f"),
@@ -170,7 +173,8 @@ func (o *outcome) notes(m map[string]float64) []string {
 		batch,
 		"Online, batch and other are CPUs that were used, other by neither pods nor the generator. CPU ms and wait ms " +
 			"are the " +
-			"server's CPU time and its wait for a CPU, for each request.",
+			"server's CPU time and its wait for a CPU, for each request. By waits is p99 against what the same requests would " +
+			"have had if the server had never waited for a CPU: their CPU times, one after another.",
 		"Latency is counted from when a request was due. CPU time that the hypervisor gave to other machines does not " +
 			"count as " +
 			"the machine's. Free is the CPU time that neither Redis, the agent, the generator nor the rest of the machine " +

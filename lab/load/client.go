@@ -1,6 +1,7 @@
 package load
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,9 +37,10 @@ func send(r Requests, out io.Writer) error {
 		return err
 	}
 	if r.Watch != 0 {
-		var err error
-		c.watched, err = unix.Open(fmt.Sprintf("/proc/%d/schedstat", r.Watch), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
+		var err1, err2 error
+		c.watched, err1 = unix.Open(fmt.Sprintf("/proc/%d/schedstat", r.Watch), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		c.clock, err2 = taskClock(r.Watch)
+		if err := errors.Join(err1, err2); err != nil {
 			return fmt.Errorf("watching the server: %w", err)
 		}
 	}
@@ -82,8 +84,10 @@ type client struct {
 	all   []Request
 	open  int // sent requests without an answer
 
-	watched int     // file descriptor of the server's schedstat; 0: none
-	figure  *figure // nil: none
+	watched  int           // file descriptor of the server's schedstat; 0: none
+	clock    int           // and of its CPU time, see [taskClock]
+	answered time.Duration // its CPU time at the last answer
+	figure   *figure       // nil: none
 }
 
 // connection leads to a server that answers in order, each time with one line.
@@ -225,6 +229,7 @@ func (c *client) take(conn *connection) error {
 		request.Refused = request.Refused || char == '-' && !conn.within
 		conn.within = char != '\n'
 		if !conn.within {
+			request.Took, c.answered = server.Ran-max(request.Server.Ran, c.answered), server.Ran
 			request.Ready, request.Server = now, server.Since(request.Server)
 			if c.figure != nil {
 				c.figure.add(*request)
@@ -247,5 +252,21 @@ func (c *client) readServer() host.Schedstat {
 		return host.Schedstat{}
 	}
 	s, _ := host.ParseSchedstat(buf[:n])
+	if n, err = unix.Read(c.clock, buf[:8]); err != nil || n != 8 {
+		return host.Schedstat{}
+	}
+	s.Ran = time.Duration(binary.NativeEndian.Uint64(buf[:8]))
 	return s
+}
+
+// taskClock opens the CPU time of a thread, in nanoseconds. Other than that of its schedstat, which of a thread that
+// runs is as old as the last tick, it is exact.
+func taskClock(tid int) (fd int, err error) {
+	fd, err = unix.PerfEventOpen(&unix.PerfEventAttr{
+		Type: unix.PERF_TYPE_SOFTWARE, Size: unix.PERF_ATTR_SIZE_VER0, Config: unix.PERF_COUNT_SW_TASK_CLOCK,
+	}, tid, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err != nil {
+		return 0, fmt.Errorf("opening its CPU time: %w", err)
+	}
+	return fd, nil
 }

@@ -79,11 +79,34 @@ const (
 func (r *Run) slowCPU() bool {
 	n := 0
 	for _, a := range r.Requests {
-		if a.Server.Ran > time.Duration(a.Ahead+1)*slowTimes*RequestCost {
+		if a.Took > slowTimes*RequestCost {
 			n++
 		}
 	}
 	return float64(n) > slowPart*float64(len(r.Requests))
+}
+
+// waitsRatio returns p99 to what it would have been if the server had not waited for a CPU; 0 if that is not known.
+func (r *Run) waitsRatio() float64 {
+	unwaited := measure.Quantile(r.unwaited(), 0.99)
+	if unwaited == 0 {
+		return 0
+	}
+	return measure.Quantile(r.Latency, 0.99) / unwaited
+}
+
+// unwaited returns the latency that the requests would have had if the server had not waited for a CPU, in
+// milliseconds, sorted: each takes the CPU time that it took, one after another. A run without batch at another time
+// has a CPU of another speed; on one machine a request took 1.03 to 1.37 ms within minutes.
+func (r *Run) unwaited() []float64 {
+	all := make([]float64, 0, len(r.Requests))
+	var free time.Duration
+	for _, a := range r.Requests {
+		free = max(free, a.Due) + a.Took
+		all = append(all, measure.Millis(free-a.Due))
+	}
+	slices.Sort(all)
+	return all
 }
 
 // lateP99 returns how late the generator was, p99, in milliseconds.

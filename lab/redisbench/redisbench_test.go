@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
+	"github.com/waterline-io/waterline/internal/report"
 	"github.com/waterline-io/waterline/lab/load"
 	"github.com/waterline-io/waterline/lab/sandbox"
 )
@@ -79,13 +81,13 @@ func TestMinutes(t *testing.T) {
 	}
 }
 
-// slowRequests returns requests that wait for nine others, some of which are on a slow CPU.
+// slowRequests returns requests some of which are on a slow CPU.
 func slowRequests(all, slow int) []load.Request {
 	requests := make([]load.Request, all)
 	for i := range requests {
-		requests[i].Ahead, requests[i].Server.Ran = 9, 10*slowTimes*RequestCost
+		requests[i].Took = slowTimes * RequestCost
 		if i < slow {
-			requests[i].Server.Ran++
+			requests[i].Took++
 		}
 	}
 	return requests
@@ -96,6 +98,28 @@ func TestSlowCPU(t *testing.T) {
 		if r := (Run{Requests: slowRequests(200, slow)}); r.slowCPU() != want {
 			t.Errorf("%d of 200: %v", slow, !want)
 		}
+	}
+}
+
+// TestUnwaited checks the latency without waits for a CPU: requests queue for each other all the same.
+func TestUnwaited(t *testing.T) {
+	const ms = time.Millisecond
+	r := Run{Requests: []load.Request{
+		{Due: 10 * ms, Took: 2 * ms},
+		{Due: 11 * ms, Took: 3 * ms}, // begins at 12
+		{Due: 20 * ms, Took: 1 * ms},
+	}}
+	if got := r.unwaited(); !slices.Equal(got, []float64{1, 2, 4}) {
+		t.Error(got)
+	}
+	r.Mode, r.Latency = Plain, []float64{1, 3, 8}
+	runs := Runs{Latest: time.Millisecond, Counted: []Run{r}, Discarded: []Run{r, r}}
+	runs.Discarded[0].Late, runs.Discarded[1].Latency = []float64{2}, []float64{12}
+	result := report.Result{Metrics: map[string]float64{}, Series: map[string][]float64{}}
+	runs.addWaits(&result, "plain_", Plain, 0)
+	if got := result.Series["plain_p99_waits_ratio"]; !slices.Equal(got, []float64{2, 3}) ||
+		result.Metrics["plain_p99_waits_ratio"] != 2.5 {
+		t.Errorf("%v, %v", got, result.Metrics)
 	}
 }
 

@@ -68,6 +68,7 @@ func (m *Runs) busiest() float64 {
 // Add adds the figures of one mode at one load to the metrics, with a key before their names. The reference is batch
 // alone, with which the work of batch is compared; nil: it is not.
 func (m *Runs) Add(r *report.Result, key, mode string, load float64, reference map[string]float64) {
+	m.addWaits(r, key, mode, load)
 	medians := m.Medians(mode, load)
 	if len(medians) == 0 {
 		return
@@ -111,6 +112,27 @@ func (m *Runs) Add(r *report.Result, key, mode string, load float64, reference m
 			r.Series[key+"slowest_"+figure] = append(r.Series[key+"slowest_"+figure], value)
 		}
 	}
+}
+
+// addWaits adds what waits for a CPU did to p99, of all runs in which the generator was not late: how fast the CPU was
+// does not matter to that.
+func (m *Runs) addWaits(r *report.Result, key, mode string, load float64) {
+	var all []float64
+	for _, runs := range [][]Run{m.Counted, m.Discarded} {
+		for _, run := range runs {
+			if run.Mode != mode || run.Load != load || run.lateP99() > measure.Millis(m.Latest) {
+				continue
+			}
+			if ratio := run.waitsRatio(); ratio > 0 {
+				all = append(all, measure.Round(ratio, 3))
+			}
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	r.Series[key+"p99_waits_ratio"], r.Metrics[key+"p99_waits_ratio"] = all, measure.Round(measure.Median(all), 3)
+	r.Metrics[key+"p99_waits_ratio_min"], r.Metrics[key+"p99_waits_ratio_max"] = slices.Min(all), slices.Max(all)
 }
 
 // p99Ratios returns p99 of each repeat to that of the same repeat alone.
