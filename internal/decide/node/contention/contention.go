@@ -37,6 +37,7 @@ type State struct {
 
 	Pods      []Pod      `json:",omitempty"` // online pods that can lack CPU, and the node's services, ordered by UID
 	Services  []Service  `json:",omitempty"` // that have a figure, ordered by UID
+	Gone      []Service  `json:",omitempty"` // that left lately with a figure too high, of each owner one
 	Baselines []Baseline `json:",omitempty"` // ordered by key
 
 	Arithmetic arithmetic
@@ -116,7 +117,8 @@ func Decide(n *model.Node, p *model.Policy, left *model.Slack, cpus *model.CPUPl
 	if judged {
 		r.signal()
 	} else {
-		r.state.Pods, r.state.Services, r.state.Quiet, r.state.Every, r.state.Seconds = nil, nil, 0, 0, false
+		r.state.Pods, r.state.Services, r.state.Gone = nil, nil, nil
+		r.state.Quiet, r.state.Every, r.state.Seconds = 0, 0, false
 	}
 	if !r.onHarm {
 		r.state.Harm = bearing{}

@@ -120,6 +120,38 @@ func TestFigureAnswers(t *testing.T) {
 	}
 }
 
+// TestFigureOfShortLived checks pods whose figures are always too high and that live for less than the time that
+// proves it, as those of a Job or of a container that crashes: once it is proven of one, the next ones cost batch
+// nothing.
+func TestFigureOfShortLived(t *testing.T) {
+	for _, lives := range []int{15, 20, 40} {
+		w := newNode(model.SuppressOnHarm)
+		w.serves(func() int64 { return 0 })
+		delete(model.FindPod(w.n.Pods, "web").Labels, "app")
+		s, last := 0, ""
+		figure := func() {
+			if s++; s%(10*(lives+5)) == 1 {
+				last = fmt.Sprintf("x%d", s)
+				pod := w.pod(last, load{uses: 500})
+				pod.Owner, pod.Labels = "CronJob/shop/report", map[string]string{"app": "web"}
+			}
+			if s%(10*(lives+5)) == 10*lives {
+				w.gone(last)
+				w.n.Figures, last = nil, ""
+			}
+			if last != "" && s%10 == 0 {
+				w.n.Figures = []model.ServiceFigure{{UID: last, At: w.n.Load.Clock, Value: 60_000, Max: 20_000}}
+			}
+		}
+		w.run(600, figure)
+		mean, less := w.hour(figure)
+		t.Logf("pods of %d s: batch may use %d on average, %d less than arithmetic leaves", lives, mean, less)
+		if less > w.leaves()/8 {
+			t.Errorf("pods of %d s: batch has %d less than arithmetic leaves", lives, less)
+		}
+	}
+}
+
 // TestLiesInRhythm checks pods that wait in rhythms that fit the trials: they cost batch little more than arithmetic
 // would.
 func TestLiesInRhythm(t *testing.T) {

@@ -2,6 +2,7 @@ package contention
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
@@ -22,10 +23,12 @@ const (
 // Service is what is known of the figure of one online pod.
 type Service struct {
 	UID     string
+	Owner   string        // see [model.Pod.Owner]
 	Since   time.Duration // of the last figure; before it, when the first one was wanted
 	Over    bool          `json:",omitempty"` // the figure is too high: above its maximum, and not good since
 	Above   time.Duration `json:",omitempty"` // of the last figure above the maximum
 	Counted time.Duration `json:",omitempty"` // of the figure that pushed batch back last; 0: none since Over
+	Vain    time.Duration `json:",omitempty"` // for which it was too high although batch was at its lowest
 	Own     time.Duration `json:",omitempty"` // when it proved to be the service's own fault; 0: not lately
 	Again   bool          `json:",omitempty"` // it was good since, and counts again, but not below arithmetic
 	Unknown time.Duration `json:",omitempty"` // when it was not known last; 0: never
@@ -42,6 +45,7 @@ type figure struct {
 // services judges the figures of all pods that a rule selects, and asks for the next ones: for none while batch is
 // quiet, except where batch is quiet because it was pushed back for a figure.
 func (r *round) services(last []Service) {
+	r.leave(last)
 	for _, pod := range r.n.Pods {
 		rule := r.p.ServiceRule(pod)
 		if rule == nil || !r.online(pod) {
@@ -51,9 +55,11 @@ func (r *round) services(last []Service) {
 			r.unknown(pod, fmt.Sprintf("only the figures of %d pods of a node are fetched", maxServices))
 			return
 		}
-		s := Service{UID: pod.UID, Since: r.now}
+		s := Service{UID: pod.UID, Owner: pod.Owner, Since: r.now}
 		if before := model.FindByUID(last, pod.UID, func(s *Service) string { return s.UID }); before != nil {
 			s = *before
+		} else if gone := findOwner(r.state.Gone, pod.Owner); gone != nil {
+			s.Vain, s.Own, s.Above = gone.Vain, gone.Own, r.now
 		}
 		s = r.service(pod, rule, s)
 		r.state.Services = append(r.state.Services, s)
@@ -66,6 +72,30 @@ func (r *round) services(last []Service) {
 	}
 }
 
+// leave keeps what the figures of pods showed that are gone, for the next pods of their owners: pods that do not live
+// until a fault of their own is proven would push batch back for ever.
+func (r *round) leave(last []Service) {
+	var gone []Service
+	for _, all := range [][]Service{last, r.state.Gone} {
+		for _, s := range all {
+			if len(gone) < maxServices && (s.Vain != 0 || s.Own != 0) && r.now-s.Since < ownTTL &&
+				model.FindPod(r.n.Pods, s.UID) == nil && findOwner(gone, s.Owner) == nil {
+				gone = append(gone, s)
+			}
+		}
+	}
+	r.state.Gone = gone
+}
+
+// findOwner returns the first service of an owner's pods; nil if there is none.
+func findOwner(all []Service, owner string) *Service {
+	i := slices.IndexFunc(all, func(s Service) bool { return s.Owner == owner })
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
+}
+
 // service judges the figure of one pod.
 func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Service {
 	now, fresh, own := r.now, maxPortAge, ownPort
@@ -73,7 +103,7 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 		fresh, own = maxQueryAge, ownQuery
 	}
 	if s.Own != 0 && (now-s.Own >= ownTTL || now-s.Above >= goodAfter) {
-		s.Own, s.Again = 0, false
+		s.Own, s.Again, s.Vain = 0, false, 0
 	}
 	f := model.FindFigure(r.n.Figures, pod.UID)
 	if f == nil || f.At <= 0 || f.At > now || now-f.At > fresh || f.Max <= 0 {
@@ -100,8 +130,15 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 		s.Over, s.Again = false, s.Own != 0 // if it is nearly too high for long, batch tries whether more is borne
 	}
 	b := &r.state.Harm
-	if f.Value > f.Max && b.lowFor(now, provenAtFloor+own) && (b.Deep || s.Again) {
-		s.Own, s.Again = now, false // whatever batch does, it is too high, even if not all the time
+	switch {
+	case f.Value <= f.Max:
+		if b.Low == 0 {
+			s.Vain = 0
+		}
+	case b.lowFor(now, provenAtFloor) && (b.Deep || s.Again):
+		if s.Vain += r.since; s.Vain > own {
+			s.Own, s.Again = now, false // whatever batch does, it is too high, even if not all the time
+		}
 	}
 	if !s.Over || s.Own != 0 && !s.Again {
 		s.Counted = 0
