@@ -259,8 +259,8 @@ func (c *client) readServer() host.Schedstat {
 	return s
 }
 
-// taskClock opens the CPU time of a thread, in nanoseconds. Other than that of its schedstat, which of a thread that
-// runs is as old as the last tick, it is exact.
+// taskClock opens the CPU time of a thread, in nanoseconds. It is exact, while the one in schedstat, of a thread that
+// runs, is as old as the last tick.
 func taskClock(tid int) (fd int, err error) {
 	fd, err = unix.PerfEventOpen(&unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Size: unix.PERF_ATTR_SIZE_VER0, Config: unix.PERF_COUNT_SW_TASK_CLOCK,

@@ -3,6 +3,7 @@ package load
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -72,6 +73,35 @@ func TestSend(t *testing.T) {
 		if a.Late() < 0 || a.Ready < a.Sent || a.Latency() <= 0 {
 			t.Errorf("%+v", a)
 		}
+	}
+}
+
+// TestTaskClock checks that the CPU time of a thread that runs grows from one reading to the next, not with each tick.
+func TestTaskClock(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	c := client{}
+	var err error
+	c.watched, err = unix.Open("/proc/thread-self/schedstat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(c.watched)
+	c.clock, err = taskClock(unix.Gettid())
+	if errors.Is(err, unix.EACCES) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(c.clock)
+	last := c.readServer()
+	for range 100 {
+		now := c.readServer()
+		if now.Ran <= last.Ran {
+			t.Fatalf("%s after %s", now.Ran, last.Ran)
+		}
+		last = now
 	}
 }
 

@@ -86,7 +86,7 @@ func (r *Run) slowCPU() bool {
 	return float64(n) > slowPart*float64(len(r.Requests))
 }
 
-// waitsRatio returns p99 to what it would have been if the server had not waited for a CPU; 0 if that is not known.
+// waitsRatio returns p99, divided by p99 if the server had not waited for a CPU; 0 if that is not known.
 func (r *Run) waitsRatio() float64 {
 	unwaited := measure.Quantile(r.unwaited(), 0.99)
 	if unwaited == 0 {
@@ -96,8 +96,8 @@ func (r *Run) waitsRatio() float64 {
 }
 
 // unwaited returns the latency that the requests would have had if the server had not waited for a CPU, in
-// milliseconds, sorted: each takes the CPU time that it took, one after another. A run without batch at another time
-// has a CPU of another speed; on one machine a request took 1.03 to 1.37 ms within minutes.
+// milliseconds, sorted: one after another, with the CPU time that each took. A run without batch, at another time, may
+// have a CPU of another speed: on one machine, the mean request took 1.03 to 1.39 ms in the runs of one hour.
 func (r *Run) unwaited() []float64 {
 	all := make([]float64, 0, len(r.Requests))
 	var free time.Duration

@@ -114,8 +114,7 @@ func (m *Runs) Add(r *report.Result, key, mode string, load float64, reference m
 	}
 }
 
-// addWaits adds what waits for a CPU did to p99, of all runs in which the generator was not late: how fast the CPU was
-// does not matter to that.
+// addWaits adds how much longer waits for a CPU made p99. Runs on a slow CPU count as well: it is in both p99.
 func (m *Runs) addWaits(r *report.Result, key, mode string, load float64) {
 	var all []float64
 	for _, runs := range [][]Run{m.Counted, m.Discarded} {

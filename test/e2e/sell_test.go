@@ -82,26 +82,31 @@ func (n *node) testFirstOffer() {
 		}
 		return status.CPU != nil && status.CPU.Offer.Batch.Sign() > 0, fmt.Sprintf("%+v", status)
 	})
-	first := func(of string, changes []change, offer func(content []byte) int64) {
+	first := func(of string, changes func() []change, offer func(content []byte) int64) {
 		n.t.Helper()
-		for _, c := range changes {
-			if c.name != n.name {
-				continue
+		is := int64(0)
+		// A watch may be behind what a GET shows.
+		eventually(n.t, "a change of the "+of+" has an offer", func() (bool, string) {
+			all := changes()
+			for _, c := range all {
+				if c.name != n.name {
+					continue
+				}
+				if is = offer(c.object); is > 0 {
+					return true, ""
+				}
 			}
-			if is := offer(c.object); is == capacity {
-				return
-			} else if is > 0 {
-				n.t.Errorf("the first offer in the %s is %d of %d mCPU, not the whole", of, is, capacity)
-				return
-			}
+			return false, fmt.Sprintf("none of %d has one", len(all))
+		})
+		if is != capacity {
+			n.t.Errorf("the first offer in the %s is %d of %d mCPU, not the whole", of, is, capacity)
 		}
-		n.t.Errorf("the %s has had no offer", of)
 	}
-	first("Node", onNode(), func(content []byte) int64 {
+	first("Node", onNode, func(content []byte) int64 {
 		status := decoded[corev1.Node](n.t, content).Status
 		return status.Allocatable.Name(v1alpha1.ResourceBatchCPU, resource.DecimalSI).Value()
 	})
-	first("NodeReport", reported(), func(content []byte) int64 {
+	first("NodeReport", reported, func(content []byte) int64 {
 		status := decoded[v1alpha1.NodeReport](n.t, content).Status
 		if status.CPU == nil {
 			return 0

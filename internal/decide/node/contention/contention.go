@@ -37,7 +37,7 @@ type State struct {
 
 	Pods      []Pod      `json:",omitempty"` // online pods that can lack CPU, and the node's services, ordered by UID
 	Services  []Service  `json:",omitempty"` // that have a figure, ordered by UID
-	Gone      []Service  `json:",omitempty"` // that left lately with a figure too high, of each owner one
+	Gone      []Service  `json:",omitempty"` // of pods that are gone, one for each owner, see [round.leave]
 	Baselines []Baseline `json:",omitempty"` // ordered by key
 
 	Arithmetic arithmetic

@@ -120,9 +120,9 @@ func TestFigureAnswers(t *testing.T) {
 	}
 }
 
-// TestFigureOfShortLived checks pods whose figures are always too high and that live for less than the time that
-// proves it, as those of a Job or of a container that crashes: once it is proven of one, the next ones cost batch
-// nothing.
+// TestFigureOfShortLived checks pods whose figures are always too high, and which are replaced before their own fault is
+// proven, as those of a CronJob are. The proof adds up over the pods of an owner, and then the next ones cost batch
+// little.
 func TestFigureOfShortLived(t *testing.T) {
 	for _, lives := range []int{15, 20, 40} {
 		w := newNode(model.SuppressOnHarm)

@@ -15,7 +15,7 @@ const (
 	goodMargin     = 10               // a figure is good again at a part of one in so many below its maximum
 	goodAfter      = 30 * time.Second // or when it was not above its maximum for so long
 	figureInterval = 2 * time.Second  // between two figures of a pod for which batch is pushed back
-	ownPort        = 10 * time.Second // above the maximum for so long without batch, a figure is the service's own fault
+	ownPort        = 10 * time.Second // above the maximum for so long at the floor, a figure is the service's own fault
 	ownQuery       = time.Minute      // the same for Prometheus, which shows what it scraped a while ago
 	unknownTTL     = time.Minute      // for which a report says that a figure was not known
 )
@@ -28,7 +28,7 @@ type Service struct {
 	Over    bool          `json:",omitempty"` // the figure is too high: above its maximum, and not good since
 	Above   time.Duration `json:",omitempty"` // of the last figure above the maximum
 	Counted time.Duration `json:",omitempty"` // of the figure that pushed batch back last; 0: none since Over
-	Vain    time.Duration `json:",omitempty"` // for which it was too high although batch was at its lowest
+	Vain    time.Duration `json:",omitempty"` // for which it was above its maximum with batch at the floor
 	Own     time.Duration `json:",omitempty"` // when it proved to be the service's own fault; 0: not lately
 	Again   bool          `json:",omitempty"` // it was good since, and counts again, but not below arithmetic
 	Unknown time.Duration `json:",omitempty"` // when it was not known last; 0: never
@@ -72,8 +72,8 @@ func (r *round) services(last []Service) {
 	}
 }
 
-// leave keeps what the figures of pods showed that are gone, for the next pods of their owners: pods that do not live
-// until a fault of their own is proven would push batch back for ever.
+// leave keeps the services of pods that are gone and that had a fault of their own, or part of its proof, for the next
+// pods of their owners. Pods that do not live until such a fault is proven would push batch back for ever.
 func (r *round) leave(last []Service) {
 	var gone []Service
 	for _, all := range [][]Service{last, r.state.Gone} {
@@ -87,7 +87,7 @@ func (r *round) leave(last []Service) {
 	r.state.Gone = gone
 }
 
-// findOwner returns the first service of an owner's pods; nil if there is none.
+// findOwner returns the first service of an owner; nil if there is none.
 func findOwner(all []Service, owner string) *Service {
 	i := slices.IndexFunc(all, func(s Service) bool { return s.Owner == owner })
 	if i < 0 {
@@ -129,13 +129,10 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 	case f.Value < f.Max-f.Max/goodMargin || s.Own != 0 && !s.Again || now-s.Above >= goodAfter:
 		s.Over, s.Again = false, s.Own != 0 // if it is nearly too high for long, batch tries whether more is borne
 	}
-	b := &r.state.Harm
-	switch {
-	case f.Value <= f.Max:
-		if b.Low == 0 {
-			s.Vain = 0
-		}
-	case b.lowFor(now, provenAtFloor) && (b.Deep || s.Again):
+	switch b := &r.state.Harm; {
+	case f.Value <= f.Max && b.Low == 0:
+		s.Vain = 0
+	case f.Value > f.Max && b.lowFor(now, provenAtFloor) && (b.Deep || s.Again):
 		if s.Vain += r.since; s.Vain > own {
 			s.Own, s.Again = now, false // whatever batch does, it is too high, even if not all the time
 		}
