@@ -17,6 +17,9 @@ type batchFit struct {
 	settings place.Settings
 	sold     map[corev1.ResourceName]bool
 	loads    loads
+
+	last place.Pod // that was scored last
+	kind int64     // changes when a pod differs from the one before
 }
 
 var (
@@ -91,18 +94,31 @@ func (b *batchFit) PreScore(_ context.Context, cycle fwk.CycleState, _ *corev1.P
 	if status != nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
+	if *pod != b.last {
+		b.last = *pod
+		b.kind++
+	}
 	b.begin(nodes)
 	for i, info := range nodes {
-		b.loads.of(info, &b.settings) // so that Filter finds it the next time
-		var n place.Node
-		if known := b.loads.nodes[info.Node().Name]; known != nil {
-			n = known.node
+		known := b.loads.of(info, &b.settings)
+		if known.kind != b.kind || known.generation != info.GetGeneration() {
+			known.kind, known.generation, known.room = b.kind, info.GetGeneration(), b.score(info, pod)
 		}
-		nodeOf(info, &n)
-		n.Sold = soldOn(info, b.sold)
-		b.scores[i], _ = place.BatchScore(&n, pod, &b.settings)
+		b.scores[i] = known.room
 	}
 	return nil
+}
+
+// score returns the score of a node. To read what its pods request costs more than anything else here.
+func (b *batchFit) score(info fwk.NodeInfo, pod *place.Pod) int64 {
+	var n place.Node
+	if known := b.loads.nodes[info.Node().Name]; known != nil {
+		n = known.node
+	}
+	nodeOf(info, &n)
+	n.Sold = soldOn(info, b.sold)
+	score, _ := place.BatchScore(&n, pod, &b.settings)
+	return score
 }
 
 // EventsToRegister returns the event of a new node. Changes of reports and agents wake pods through the view.

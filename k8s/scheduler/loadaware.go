@@ -61,6 +61,10 @@ type scoredLoad struct {
 	// The last score, and the estimate that it is of: pods that follow each other often have equal requests.
 	adds  model.Amount
 	score int64
+
+	// The same of BatchFit: the kind of the pod, and the state of the node in the scheduler's snapshot.
+	kind, generation int64
+	room             int64
 }
 
 // with returns the score of a trusted load together with a pod.

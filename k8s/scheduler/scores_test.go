@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	helpers "k8s.io/component-helpers/resource"
@@ -297,10 +298,15 @@ func TestBatchFollows(t *testing.T) {
 		for i := range 6 {
 			nodes = append(nodes, nodeInfo(fmt.Sprintf("n%d", i), 8))
 		}
-		for range 40 {
+		p := batchPod()
+		for step := range 40 {
 			name := fmt.Sprintf("n%d", r.IntN(6))
 			status := reportOf(r.IntN(8))
-			switch r.IntN(6) {
+			switch r.IntN(7) {
+			case 6:
+				bound := batchPod()
+				bound.Name, bound.UID = fmt.Sprint("bound", step), types.UID(fmt.Sprint("bound", step))
+				nodes[r.IntN(6)].(*framework.NodeInfo).AddPod(bound)
 			case 0:
 				status["hot"] = "MemoryExhausted"
 				v.seeReport(nodeReport(name, status))
@@ -313,7 +319,12 @@ func TestBatchFollows(t *testing.T) {
 			default:
 				v.seePod(readyAgent(name))
 			}
-			ctx, state, p := context.Background(), framework.NewCycleState(), batchPod()
+			if r.IntN(2) == 0 { // or the same pod as before
+				p = batchPod()
+				p.Spec.Containers[0].Resources.Requests[v1alpha1.ResourceBatchCPU] =
+					*resource.NewQuantity(1000*(1+r.Int64N(3)), resource.DecimalSI)
+			}
+			ctx, state := context.Background(), framework.NewCycleState()
 			if _, status := b.PreFilter(ctx, state, p, nodes); !status.IsSuccess() {
 				t.Fatal(status.Message())
 			}
@@ -323,6 +334,7 @@ func TestBatchFollows(t *testing.T) {
 			for i, info := range nodes {
 				n, _ := lookup(v, info.Node().Name)
 				nodeOf(info, &n)
+				n.Sold = soldOn(info, soldNames())
 				want := place.BatchFilter(&n, &b.settings)
 				if got := b.Filter(ctx, state, p, info); got.IsSuccess() != (want.Code == "") {
 					t.Fatalf("seed %d, %s: %v, and the rule says %q", seed, info.Node().Name, got, want.Code)

@@ -2,7 +2,6 @@ package experiment
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -58,13 +57,14 @@ func fill(ctx context.Context, r *run) error {
 	for _, mode := range []struct {
 		name  string
 		begin func(context.Context) error
-	}{{"alone", nil}, {"plain", f.plain}, {"waterline", f.waterline}} {
-		if mode.begin != nil {
-			if err := mode.begin(ctx); err != nil {
-				return err
-			}
+	}{{"alone", f.alone}, {"plain", f.plain}, {"waterline", f.waterline}} {
+		if err := f.loops.Kill(); err != nil {
+			return err
 		}
-		t := trial{mode: mode.name, rate: serverLoad / max(f.server.Cost, load.RequestCost).Seconds()}
+		if err := mode.begin(ctx); err != nil {
+			return err
+		}
+		t := trial{mode: mode.name, awake: f.awake, rate: serverLoad / max(f.server.Cost, load.RequestCost).Seconds()}
 		requests := load.Requests{Line: fmt.Sprint(f.server.Steps), CPU: -1, Prioritize: true}
 		nothing := func() error { return nil }
 		err := t.run(ctx, r.Sandbox, requests, r.cfg.Seconds, nothing, nothing, func(w measure.Window) string {
@@ -84,8 +84,17 @@ type fillRun struct {
 	*run
 	pod    *sandbox.Pod // of the server
 	server load.Server
-	loops  []*sandbox.Process // of batch
+	loops  load.Loops // of batch, or those that keep the CPUs awake
+	awake  []int      // the latter
 	trials []trial
+}
+
+// alone keeps the CPUs awake, as batch does in the other modes.
+func (f *fillRun) alone(context.Context) error {
+	var err error
+	f.loops, err = load.Awake(f.Sandbox)
+	f.awake = f.loops.PIDs()
+	return err
 }
 
 // plain starts batch as plain Kubernetes runs it: it requests what the server leaves of the node.
@@ -94,15 +103,8 @@ func (f *fillRun) plain(ctx context.Context) error {
 	return f.burn(ctx, &sandbox.Pod{Name: "plain-batch", QoS: model.Burstable, RequestMilli: rest})
 }
 
-// waterline ends that batch, and starts the agent and a batch pod.
+// waterline starts the agent and a batch pod.
 func (f *fillRun) waterline(ctx context.Context) error {
-	var errs []error
-	for _, p := range f.loops {
-		errs = append(errs, p.Kill())
-	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
 	policy := filepath.Join(f.Dir(), "fill-policy.yaml")
 	if err := os.WriteFile(policy, []byte(fillPolicy), 0o600); err != nil {
 		return fmt.Errorf("writing the policy: %w", err)
@@ -130,6 +132,7 @@ func (f *fillRun) burn(ctx context.Context, p *sandbox.Pod) error {
 		return err
 	}
 	f.Report(progress.Step{Doing: "starting the load"})
+	f.awake = nil
 	var err error
 	if f.loops, err = load.Burn(ctx, f.Sandbox, p); err != nil {
 		return err
@@ -193,7 +196,7 @@ func (f *fillRun) report() {
 	f.note("The server has one thread, requests one CPU, and gets %.0f requests a second of %.1f ms of CPU each, at "+
 		"random moments, in every mode the same: p99 is of %d requests. Batch is a pod of %d threads that sleep and wake "+
 		"all the time, as an encoder's do: in plain cgroups it requests what the server leaves of the node, with Waterline "+
-		"it requests half of the node as batch CPU.",
+		"it requests half of the node as batch CPU. Alone, loops of the least priority keep the CPUs from sleeping.",
 		last.rate, 1000*serverLoad/last.rate, len(last.latency), fillThreads*runtime.NumCPU())
 	if late > measure.Millis(load.LateLimit) {
 		f.note("The client sent %s ms late, p99 of the worst mode: the figures are partly its own.", measure.MillisText(late))

@@ -19,6 +19,7 @@ const warm = time.Second
 type trial struct {
 	mode    string
 	rate    float64 // requests a second
+	awake   []int   // processes whose CPU time counts as idle
 	window  measure.Window
 	latency []float64 // milliseconds, sorted
 	late    []float64 // milliseconds between a request's due time and its sending, sorted
@@ -43,7 +44,7 @@ func (t *trial) run(ctx context.Context, s *sandbox.Sandbox, requests load.Reque
 	if err := begin(); err != nil {
 		return err
 	}
-	if t.window, err = (measure.Meter{Source: s}).Seconds(ctx, "mode "+t.mode, seconds, each); err != nil {
+	if t.window, err = (measure.Meter{Source: s, Awake: t.awake}).Seconds(ctx, "mode "+t.mode, seconds, each); err != nil {
 		return err
 	}
 	if err := end(); err != nil {

@@ -11,17 +11,21 @@ import (
 	"github.com/waterline-io/waterline/lab/sandbox"
 )
 
-// Awake keeps the CPUs from sleeping, as batch does, until the sandbox is closed. A loop runs on each CPU, in the root
-// cgroup, with the least priority. Awake returns the processes of the loops, whose CPU time is to count as idle.
+// Loops are processes that keep CPUs from sleeping.
+type Loops []*sandbox.Process
+
+// Awake keeps the CPUs from sleeping, as batch does, until the loops are killed or the sandbox is closed. A loop runs
+// on each CPU, in the root cgroup, with the least priority.
 //
 // A virtual CPU that sleeps runs again only when the hypervisor schedules it. On a 6.18 in a virtual machine, a
 // real-time thread that slept for a few milliseconds was late by 1.0 to 1.3 ms, p99, and by 0.1 ms beside such loops.
 // Without loops, this delay would be in the latency of a server alone, and not in its latency beside batch.
-func Awake(s *sandbox.Sandbox) (pids []int, err error) {
+func Awake(s *sandbox.Sandbox) (Loops, error) {
 	cpus, err := AllowedCPUs()
 	if err != nil {
 		return nil, err
 	}
+	var l Loops
 	for i := range cpus {
 		one, err := s.Start(sandbox.Command{
 			Name: "the loop that keeps a CPU awake", Group: "/", Helper: "burn", Input: loop{Number: i, Least: true},
@@ -29,9 +33,27 @@ func Awake(s *sandbox.Sandbox) (pids []int, err error) {
 		if err != nil {
 			return nil, err
 		}
-		pids = append(pids, one.PID())
+		l = append(l, one)
 	}
-	return pids, nil
+	return l, nil
+}
+
+// PIDs returns the processes, whose CPU time is to count as idle.
+func (l Loops) PIDs() []int {
+	var pids []int
+	for _, p := range l {
+		pids = append(pids, p.PID())
+	}
+	return pids
+}
+
+// Kill ends the loops.
+func (l Loops) Kill() error {
+	var errs []error
+	for _, p := range l {
+		errs = append(errs, p.Kill())
+	}
+	return errors.Join(errs...)
 }
 
 // least gives this thread what all others of the machine come before: the class SCHED_IDLE, and for its session, of

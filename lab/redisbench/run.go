@@ -28,7 +28,7 @@ type run struct {
 	frames    []*counter.Counter // of the encoders
 	stress    stress
 	generator string       // its cgroup
-	awake     []int        // processes that keep the CPUs from sleeping where no batch does
+	awake     load.Loops   // they run where no batch does
 	end       func() error // ends what Beside started; nil: nothing
 }
 
@@ -231,7 +231,7 @@ func (r *run) observe(ctx context.Context, found *Run) error {
 	if err != nil {
 		return err
 	}
-	meter := measure.Meter{Source: r.Sandbox, Generator: r.generator, Awake: r.awake}
+	meter := measure.Meter{Source: r.Sandbox, Generator: r.generator, Awake: r.awake.PIDs()}
 	found.Window, err = meter.Seconds(ctx, r.doing(), r.seconds, func(w measure.Window) string {
 		found.Seconds = append(found.Seconds, w)
 		return fmt.Sprintf("pods use %.2f CPUs", w.CPUs())
