@@ -2,7 +2,9 @@ package load
 
 import (
 	"fmt"
+	"os"
 	"runtime"
+	"strconv"
 	"time"
 	"unsafe"
 
@@ -21,6 +23,29 @@ func AllowedCPUs() (cpus []int, err error) {
 		}
 	}
 	return cpus, nil
+}
+
+// KeepOff binds all threads of a process to the CPUs other than one.
+func KeepOff(pid, cpu int) error {
+	var others unix.CPUSet
+	if err := unix.SchedGetaffinity(pid, &others); err != nil {
+		return fmt.Errorf("reading on which CPUs process %d may run: %w", pid, err)
+	}
+	others.Clear(cpu)
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return fmt.Errorf("listing the threads of process %d: %w", pid, err)
+	}
+	for _, t := range threads {
+		tid, err := strconv.Atoi(t.Name())
+		if err == nil {
+			err = unix.SchedSetaffinity(tid, &others)
+		}
+		if err != nil {
+			return fmt.Errorf("keeping thread %s off CPU %d: %w", t.Name(), cpu, err)
+		}
+	}
+	return nil
 }
 
 // stayOn binds this thread to a CPU. It locks the thread to its goroutine.

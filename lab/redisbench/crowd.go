@@ -64,7 +64,7 @@ func startCrowd(ctx context.Context, s *sandbox.Sandbox, p *sandbox.Pod) (c crow
 // crowdRequests returns the requests to memcached during a run.
 func (r *run) crowdRequests() load.Requests {
 	return load.Requests{
-		Address: r.crowd.socket, Connections: 2 * crowdThreads, CPU: -1, Prioritize: true, Line: "get nothing",
+		Address: r.crowd.socket, Connections: 2 * crowdThreads, CPU: r.apart, Prioritize: true, Line: "get nothing",
 		Rates: load.Rates{crowdRate}, Lead: r.cell.Lead, Length: time.Duration(r.seconds) * time.Second,
 		Seed: uint64(r.cell.repeat) + 1,
 	}

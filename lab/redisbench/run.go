@@ -24,6 +24,7 @@ type run struct {
 	lookups   bool
 	figure    figure
 	server    redis
+	apart     int // CPU that generators keep to and Redis keeps off; -1: there is only one
 	crowd     crowd
 	frames    []*counter.Counter // of the encoders
 	stress    stress
@@ -104,6 +105,9 @@ func (r *run) begin(ctx context.Context) error {
 		if r.server, err = startRedis(ctx, r.Sandbox, online.Pod, r.lookups); err != nil {
 			return err
 		}
+		if err := r.separate(); err != nil {
+			return err
+		}
 	}
 	if r.cell.Crowd {
 		if r.crowd, err = startCrowd(ctx, r.Sandbox, crowdPod().Pod); err != nil {
@@ -157,6 +161,18 @@ func (r *run) startAgent(ctx context.Context, batch []pod) error {
 	return nil
 }
 
+// separate keeps the generator and the server on different CPUs. The generator is a real-time thread: each time that it
+// preempted the server, the kernel would pick anew, and batch might be the one that runs next (docs/design/contention.md).
+// Clients on other machines do no such thing to a server.
+func (r *run) separate() error {
+	cpus, err := load.AllowedCPUs()
+	if r.apart = -1; err != nil || len(cpus) < 2 {
+		return err
+	}
+	r.apart = cpus[len(cpus)-1]
+	return load.KeepOff(r.server.PID(), r.apart)
+}
+
 // measure sends requests to the server, if there is one, and measures meanwhile.
 func (r *run) measure(ctx context.Context, steps int) (Run, error) {
 	found := Run{
@@ -181,7 +197,7 @@ func (r *run) request(ctx context.Context, steps int, found *Run) (err error) {
 		return err
 	}
 	requests := load.Requests{
-		Address: r.server.socket, Connections: Connections, CPU: -1, Prioritize: true, Watch: r.server.PID(),
+		Address: r.server.socket, Connections: Connections, CPU: r.apart, Prioritize: true, Watch: r.server.PID(),
 		Line: r.server.request(steps), Rates: r.cell.Rates.Times(1 / RequestCost.Seconds()), Lead: r.cell.Lead,
 		Length: time.Duration(r.seconds) * time.Second, Seed: uint64(r.cell.repeat) + 1,
 	}
