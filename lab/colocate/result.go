@@ -35,10 +35,10 @@ func modes() []string {
 // Metrics, each beginning with its mode and its load in percent of a CPU, such as waterline_60_p99_ms: the figures of a
 // [redisbench.Run]; p99_min_ms and p99_max_ms, the least and the greatest of the repeats; p99_ratio, to p99 alone, and
 // p99_ratio_upper, up to which it is with 95 % confidence; p99_waits_ratio, to p99 of the same requests if the server
-// had never waited for a CPU, also of runs on a slow CPU, with its _min and _max; batch_work_percent, the work
-// of batch as a part of its work alone; and what batch added to the server's wait for a CPU and to its CPU time, by the
-// same requests of the same repeat alone: added_wait_ms_per_request, added_cpu_ms_per_request, and added_wait_p99_ms of
-// pairs. Mode batch_alone has no load. With memcached there are also memcached_p50_ms, memcached_p99_ms and
+// had never waited for a CPU, also of runs on a slow CPU, with its _min and _max, and p99_waits_over_alone, how much
+// greater that is than alone; batch_work_percent, the work of batch as a part of its work alone; and what batch added
+// to the server's wait for a CPU and to its CPU time, by the same requests of the same repeat alone:
+// added_wait_ms_per_request, added_cpu_ms_per_request, and added_wait_p99_ms of pairs. Mode batch_alone has no load. With memcached there are also memcached_p50_ms, memcached_p99_ms and
 // memcached_cpus; with steps rise_p99_ms, of the requests of the first seconds after them, and rise_p99_ratio, to that
 // alone.
 //

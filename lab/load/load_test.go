@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -222,5 +223,38 @@ func TestPrioritize(t *testing.T) {
 	}()
 	if class := <-scheduled; !slices.Contains([]string{"SCHED_FIFO", "nice -20", "normal"}, class) {
 		t.Error(class)
+	}
+}
+
+// TestKeepOff checks that no thread of a process runs on a CPU that it is kept off, and that it keeps the others.
+func TestKeepOff(t *testing.T) {
+	cpus, err := AllowedCPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(cpus) < 2 {
+		t.Skip("this machine has one CPU")
+	}
+	c := exec.Command("sleep", "60")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	}()
+	last := cpus[len(cpus)-1]
+	if err := KeepOff(c.Process.Pid, last); err != nil {
+		t.Fatal(err)
+	}
+	var left unix.CPUSet
+	if err := unix.SchedGetaffinity(c.Process.Pid, &left); err != nil {
+		t.Fatal(err)
+	}
+	if left.IsSet(last) || left.Count() != len(cpus)-1 {
+		t.Errorf("of the CPUs %v it may use %d, CPU %d: %v", cpus, left.Count(), last, left.IsSet(last))
+	}
+	if err := KeepOff(-1, last); err == nil {
+		t.Error("a process that does not exist was kept off a CPU")
 	}
 }

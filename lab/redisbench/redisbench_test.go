@@ -121,6 +121,11 @@ func TestUnwaited(t *testing.T) {
 		result.Metrics["plain_p99_waits_ratio"] != 2.5 {
 		t.Errorf("%v, %v", got, result.Metrics)
 	}
+	r.Mode, r.Latency = Alone, []float64{1, 3, 5}
+	runs.Counted = append(runs.Counted, r)
+	if runs.addWaits(&result, "plain_", Plain, 0); result.Metrics["plain_p99_waits_over_alone"] != 2 {
+		t.Error(result.Metrics)
+	}
 }
 
 func TestCount(t *testing.T) {
