@@ -164,7 +164,7 @@ bench prometheus 14 e2e - TestAPIPrometheusFigures -on=api
 bench faults 12 e2e - 'TestAPI(Away|Handover|PoolEvict)Figures' -on=api
 bench predict 15 lab predict predict --trace "${WATERLINE_TRACES:-../shared/traces}"
 bench simulate-pool 5 lab_pool
-bench scheduler 7 e2e scheduler TestSchedulerFigures -on=api # 10,000 pods on 1,000 nodes, beside the stock one
+bench scheduler 30 e2e scheduler TestSchedulerFigures -on=api # 10,000 pods on 1,000 nodes, beside the stock one
 bench scheduler-node 7 e2e scheduler-node TestNodeSchedulerFigures -on=host
 bench scheduler-jobs 1 e2e scheduler-jobs TestSchedulerJobsFigures -on=api
 bench pools 18 e2e yarn-pools TestAPIPoolFigures -on=api # 500 and 2,000 NodeManagers, with a fake ResourceManager

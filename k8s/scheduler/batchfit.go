@@ -18,8 +18,8 @@ type batchFit struct {
 	sold     map[corev1.ResourceName]bool
 	loads    loads
 
-	last place.Pod // that was scored last
-	kind int64     // changes when a pod differs from the one before
+	last place.Pod // the pod that was scored last
+	kind int64     // number of that pod's requests; pods that follow each other often have equal ones
 }
 
 var (
@@ -102,14 +102,14 @@ func (b *batchFit) PreScore(_ context.Context, cycle fwk.CycleState, _ *corev1.P
 	for i, info := range nodes {
 		known := b.loads.of(info, &b.settings)
 		if known.kind != b.kind || known.generation != info.GetGeneration() {
-			known.kind, known.generation, known.room = b.kind, info.GetGeneration(), b.score(info, pod)
+			known.kind, known.generation, known.batchScore = b.kind, info.GetGeneration(), b.score(info, pod)
 		}
-		b.scores[i] = known.room
+		b.scores[i] = known.batchScore
 	}
 	return nil
 }
 
-// score returns the score of a node. To read what its pods request costs more than anything else here.
+// score computes the score of a node. It reads the requests of the node's pods, the most expensive step of PreScore.
 func (b *batchFit) score(info fwk.NodeInfo, pod *place.Pod) int64 {
 	var n place.Node
 	if known := b.loads.nodes[info.Node().Name]; known != nil {

@@ -62,9 +62,9 @@ type scoredLoad struct {
 	adds  model.Amount
 	score int64
 
-	// The same of BatchFit: the kind of the pod, and the state of the node in the scheduler's snapshot.
+	// The last score by BatchFit, and the number of the pod's requests and the generation of the node that it is of.
+	batchScore       int64
 	kind, generation int64
-	room             int64
 }
 
 // with returns the score of a trusted load together with a pod.

@@ -38,9 +38,9 @@ func modes() []string {
 // had never waited for a CPU, also of runs on a slow CPU, with its _min and _max, and p99_waits_over_alone, how much
 // greater that is than alone; batch_work_percent, the work of batch as a part of its work alone; and what batch added
 // to the server's wait for a CPU and to its CPU time, by the same requests of the same repeat alone:
-// added_wait_ms_per_request, added_cpu_ms_per_request, and added_wait_p99_ms of pairs. Mode batch_alone has no load. With memcached there are also memcached_p50_ms, memcached_p99_ms and
-// memcached_cpus; with steps rise_p99_ms, of the requests of the first seconds after them, and rise_p99_ratio, to that
-// alone.
+// added_wait_ms_per_request, added_cpu_ms_per_request, and added_wait_p99_ms of pairs. Mode batch_alone has no load.
+// With memcached there are also memcached_p50_ms, memcached_p99_ms and memcached_cpus; with steps rise_p99_ms, of the
+// requests of the first seconds after them, and rise_p99_ratio, to that alone.
 //
 // Then p99_ratio_plain, p99_ratio_unsuppressed and p99_ratio_waterline, the worst of all loads; cpu_total_percent and
 // batch_share_of_free_cpu, the least of all loads in mode waterline; runs, runs_discarded, and generator_late_p99_ms,

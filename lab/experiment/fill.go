@@ -64,7 +64,10 @@ func fill(ctx context.Context, r *run) error {
 		if err := mode.begin(ctx); err != nil {
 			return err
 		}
-		t := trial{mode: mode.name, awake: f.awake, rate: serverLoad / max(f.server.Cost, load.RequestCost).Seconds()}
+		t := trial{mode: mode.name, rate: serverLoad / max(f.server.Cost, load.RequestCost).Seconds()}
+		if mode.name == "alone" {
+			t.awake = f.loops.PIDs()
+		}
 		requests := load.Requests{Line: fmt.Sprint(f.server.Steps), CPU: -1, Prioritize: true}
 		nothing := func() error { return nil }
 		err := t.run(ctx, r.Sandbox, requests, r.cfg.Seconds, nothing, nothing, func(w measure.Window) string {
@@ -84,8 +87,7 @@ type fillRun struct {
 	*run
 	pod    *sandbox.Pod // of the server
 	server load.Server
-	loops  load.Loops // of batch, or those that keep the CPUs awake
-	awake  []int      // the latter
+	loops  load.Loops // of batch; alone, those that keep the CPUs awake
 	trials []trial
 }
 
@@ -93,7 +95,6 @@ type fillRun struct {
 func (f *fillRun) alone(context.Context) error {
 	var err error
 	f.loops, err = load.Awake(f.Sandbox)
-	f.awake = f.loops.PIDs()
 	return err
 }
 
@@ -132,7 +133,6 @@ func (f *fillRun) burn(ctx context.Context, p *sandbox.Pod) error {
 		return err
 	}
 	f.Report(progress.Step{Doing: "starting the load"})
-	f.awake = nil
 	var err error
 	if f.loops, err = load.Burn(ctx, f.Sandbox, p); err != nil {
 		return err

@@ -44,7 +44,8 @@ func (t *trial) run(ctx context.Context, s *sandbox.Sandbox, requests load.Reque
 	if err := begin(); err != nil {
 		return err
 	}
-	if t.window, err = (measure.Meter{Source: s, Awake: t.awake}).Seconds(ctx, "mode "+t.mode, seconds, each); err != nil {
+	meter := measure.Meter{Source: s, Awake: t.awake}
+	if t.window, err = meter.Seconds(ctx, "mode "+t.mode, seconds, each); err != nil {
 		return err
 	}
 	if err := end(); err != nil {

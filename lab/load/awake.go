@@ -38,7 +38,7 @@ func Awake(s *sandbox.Sandbox) (Loops, error) {
 	return l, nil
 }
 
-// PIDs returns the processes, whose CPU time is to count as idle.
+// PIDs returns the numbers of the processes. Their CPU time is to count as idle.
 func (l Loops) PIDs() []int {
 	var pids []int
 	for _, p := range l {

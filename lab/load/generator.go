@@ -39,7 +39,7 @@ type Request struct {
 	Refused          bool           // the answer was an error
 	Ahead            int            // requests without an answer when this one was sent
 	Server           host.Schedstat // of the server from then until the answer; 0 if it was not watched
-	Took             time.Duration  // CPU time of the server since then, or since the answer before if that is later; 0 likewise
+	Took             time.Duration  // CPU time of the server since then, or since the last answer if later; 0 likewise
 }
 
 // Latency is counted from when the request was due. Counted from when it was sent, it would leave out how long a slow

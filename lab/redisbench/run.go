@@ -24,7 +24,7 @@ type run struct {
 	lookups   bool
 	figure    figure
 	server    redis
-	apart     int // CPU that generators keep to and Redis keeps off; -1: there is only one
+	apart     int // CPU to which generators keep, and from which Redis is kept; -1: there is only one
 	crowd     crowd
 	frames    []*counter.Counter // of the encoders
 	stress    stress
@@ -161,9 +161,8 @@ func (r *run) startAgent(ctx context.Context, batch []pod) error {
 	return nil
 }
 
-// separate keeps the generator and the server on different CPUs. The generator is a real-time thread: each time that it
-// preempted the server, the kernel would pick anew, and batch might be the one that runs next (docs/design/contention.md).
-// Clients on other machines do no such thing to a server.
+// separate keeps the generator and the server on different CPUs. The generator is a real-time thread. After it preempts
+// the server, the kernel may run batch next (docs/design/contention.md). Clients on other machines preempt no server.
 func (r *run) separate() error {
 	cpus, err := load.AllowedCPUs()
 	if r.apart = -1; err != nil || len(cpus) < 2 {

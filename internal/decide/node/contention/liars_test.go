@@ -120,8 +120,8 @@ func TestFigureAnswers(t *testing.T) {
 	}
 }
 
-// TestFigureOfShortLived checks pods whose figures are always too high, and which are replaced before their own fault is
-// proven, as those of a CronJob are. The proof adds up over the pods of an owner, and then the next ones cost batch
+// TestFigureOfShortLived checks pods whose figures are always too high, and which are replaced before their own fault
+// is proven, as those of a CronJob are. The proof adds up over the pods of an owner, and then the next ones cost batch
 // little.
 func TestFigureOfShortLived(t *testing.T) {
 	for _, lives := range []int{15, 20, 40} {
