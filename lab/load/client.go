@@ -46,7 +46,7 @@ func send(r Requests, out io.Writer) error {
 	}
 	if r.Figure != "" {
 		var err error
-		if c.figure, err = serveFigure(r.Figure); err != nil {
+		if c.figure, err = serveFigure(r.Figure, len(c.all)); err != nil {
 			return err
 		}
 		defer c.figure.close()
@@ -149,7 +149,7 @@ func (c *client) add(requests, answers int) {
 func (c *client) run() error {
 	c.start = time.Now()
 	if c.figure != nil {
-		c.figure.begin(c.start)
+		c.figure.start.Store(&c.start)
 	}
 	for sent := 0; sent < len(c.all); {
 		if err := c.wait(c.all[sent].Due); err != nil {

@@ -5,7 +5,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,25 +29,29 @@ func Figure(requests []Request) time.Duration {
 	return all[(len(all)-1)*99/100]
 }
 
-// figure serves the latency of requests.
+// figure serves the latency of requests. The generator never waits for those who read it: they are threads like any
+// other, which batch keeps from running, and it would be late.
 type figure struct {
-	server http.Server
-
-	mu     sync.Mutex
-	start  time.Time // since which the times of requests count
-	recent []Request // answered within the window, oldest first
+	server   http.Server
+	start    atomic.Pointer[time.Time] // since which the times of requests count; nil: it has not begun
+	answered []Request                 // in the order of the answers, of which the first count are there
+	count    atomic.Int64
 }
 
-// serveFigure serves a figure at an address until it is closed.
-func serveFigure(address string) (*figure, error) {
+// serveFigure serves a figure of so many requests at an address until it is closed.
+func serveFigure(address string, requests int) (*figure, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("serving the latency of requests: %w", err)
 	}
-	f := &figure{}
+	f := &figure{answered: make([]Request, requests)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprintf(w, "%s %g\n", FigureMetric, Figure(f.counted()).Seconds())
+		var latest []Request
+		if start := f.start.Load(); start != nil {
+			latest = f.latest(time.Since(*start))
+		}
+		_, _ = fmt.Fprintf(w, "%s %g\n", FigureMetric, Figure(latest).Seconds())
 	})
 	f.server.Handler, f.server.ReadHeaderTimeout = mux, FigureWindow
 	go func() { _ = f.server.Serve(listener) }() // until it is closed
@@ -56,35 +60,19 @@ func serveFigure(address string) (*figure, error) {
 
 func (f *figure) close() { _ = f.server.Close() }
 
-// begin says since when the times of requests count.
-func (f *figure) begin(start time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.start = start
-}
-
-// counted returns the requests that count now. It copies them, because the generator must not wait until they are
-// sorted and sent: it would be late.
-func (f *figure) counted() []Request {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.forget(time.Since(f.start))
-	return slices.Clone(f.recent)
-}
-
 // add counts a request that has just been answered.
 func (f *figure) add(r Request) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.forget(r.Ready)
-	f.recent = append(f.recent, r)
+	n := f.count.Load()
+	f.answered[n] = r
+	f.count.Store(n + 1)
 }
 
-// forget drops the answers before the window.
-func (f *figure) forget(now time.Duration) {
-	keep := 0
-	for keep < len(f.recent) && now-f.recent[keep].Ready > FigureWindow {
-		keep++
+// latest returns the requests that were answered within the window before a time.
+func (f *figure) latest(now time.Duration) []Request {
+	all := f.answered[:f.count.Load()]
+	first := len(all)
+	for first > 0 && now-all[first-1].Ready <= FigureWindow {
+		first--
 	}
-	f.recent = f.recent[keep:]
+	return all[first:]
 }

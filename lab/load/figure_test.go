@@ -26,17 +26,16 @@ func TestFigure(t *testing.T) {
 
 // TestFigureForgets checks that answers before the window do not count.
 func TestFigureForgets(t *testing.T) {
-	f := &figure{}
+	f := &figure{answered: make([]Request, 5)}
 	for i := range 5 {
 		at := time.Duration(i) * time.Second
 		f.add(Request{Due: at - time.Millisecond, Ready: at})
 	}
-	if len(f.recent) != 3 || f.recent[0].Ready != 2*time.Second {
-		t.Errorf("%+v", f.recent)
+	if latest := f.latest(4 * time.Second); len(latest) != 3 || latest[0].Ready != 2*time.Second {
+		t.Errorf("%+v", latest)
 	}
-	f.forget(time.Minute)
-	if len(f.recent) != 0 {
-		t.Errorf("%+v", f.recent)
+	if latest := f.latest(time.Minute); len(latest) != 0 {
+		t.Errorf("%+v", latest)
 	}
 }
 

@@ -61,7 +61,7 @@ func TestSend(t *testing.T) {
 			}
 		}
 	}()
-	cpus, err := AllowedCPUs()
+	cpus, err := allowedCPUs()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,9 +226,9 @@ func TestPrioritize(t *testing.T) {
 	}
 }
 
-// TestKeepOff checks that no thread of a process runs on a CPU that it is kept off, and that it keeps the others.
-func TestKeepOff(t *testing.T) {
-	cpus, err := AllowedCPUs()
+// TestSeparate checks that a server is kept off the last CPU, which is the generator's, and that it keeps the others.
+func TestSeparate(t *testing.T) {
+	cpus, err := allowedCPUs()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,9 +243,9 @@ func TestKeepOff(t *testing.T) {
 		_ = c.Process.Kill()
 		_ = c.Wait()
 	}()
-	last := cpus[len(cpus)-1]
-	if err := KeepOff(c.Process.Pid, last); err != nil {
-		t.Fatal(err)
+	last, err := Separate(c.Process.Pid)
+	if err != nil || last != cpus[len(cpus)-1] {
+		t.Fatalf("the generator has CPU %d of %v: %v", last, cpus, err)
 	}
 	var left unix.CPUSet
 	if err := unix.SchedGetaffinity(c.Process.Pid, &left); err != nil {
@@ -254,7 +254,7 @@ func TestKeepOff(t *testing.T) {
 	if left.IsSet(last) || left.Count() != len(cpus)-1 {
 		t.Errorf("of the CPUs %v it may use %d, CPU %d: %v", cpus, left.Count(), last, left.IsSet(last))
 	}
-	if err := KeepOff(-1, last); err == nil {
+	if _, err := Separate(-1); err == nil {
 		t.Error("a process that does not exist was kept off a CPU")
 	}
 }

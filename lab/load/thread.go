@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AllowedCPUs returns the CPUs on which this process may run.
-func AllowedCPUs() (cpus []int, err error) {
+// allowedCPUs returns the CPUs on which this process may run.
+func allowedCPUs() (cpus []int, err error) {
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
 		return nil, fmt.Errorf("reading which CPUs may be used: %w", err)
@@ -25,8 +25,20 @@ func AllowedCPUs() (cpus []int, err error) {
 	return cpus, nil
 }
 
-// KeepOff binds all threads of a process to the CPUs other than one.
-func KeepOff(pid, cpu int) error {
+// Separate keeps a server off the last CPU that may be used, and returns that CPU, for the generator of its requests; -1
+// where there is only one. A generator that preempts the server lets the kernel run batch next
+// (docs/design/contention.md), and clients on other machines preempt no server.
+func Separate(server int) (cpu int, err error) {
+	cpus, err := allowedCPUs()
+	if err != nil || len(cpus) < 2 {
+		return -1, err
+	}
+	cpu = cpus[len(cpus)-1]
+	return cpu, keepOff(server, cpu)
+}
+
+// keepOff binds all threads of a process to the CPUs other than one.
+func keepOff(pid, cpu int) error {
 	var others unix.CPUSet
 	if err := unix.SchedGetaffinity(pid, &others); err != nil {
 		return fmt.Errorf("reading on which CPUs process %d may run: %w", pid, err)

@@ -29,7 +29,7 @@ type run struct {
 	frames    []*counter.Counter // of the encoders
 	stress    stress
 	generator string       // its cgroup
-	awake     load.Loops   // they run where no batch does
+	awake     load.Loops   // they run where no batch does, or where batch may be pushed back
 	end       func() error // ends what Beside started; nil: nothing
 }
 
@@ -96,7 +96,7 @@ func (r *run) begin(ctx context.Context) error {
 		}
 	}
 	var err error
-	if len(batch) == 0 {
+	if len(batch) == 0 || r.lookups {
 		if r.awake, err = load.Awake(r.Sandbox); err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func (r *run) begin(ctx context.Context) error {
 		if r.server, err = startRedis(ctx, r.Sandbox, online.Pod, r.lookups); err != nil {
 			return err
 		}
-		if err := r.separate(); err != nil {
+		if r.apart, err = load.Separate(r.server.PID()); err != nil {
 			return err
 		}
 	}
@@ -159,17 +159,6 @@ func (r *run) startAgent(ctx context.Context, batch []pod) error {
 		}
 	}
 	return nil
-}
-
-// separate keeps the generator and the server on different CPUs. The generator is a real-time thread. After it preempts
-// the server, the kernel may run batch next (docs/design/contention.md). Clients on other machines preempt no server.
-func (r *run) separate() error {
-	cpus, err := load.AllowedCPUs()
-	if r.apart = -1; err != nil || len(cpus) < 2 {
-		return err
-	}
-	r.apart = cpus[len(cpus)-1]
-	return load.KeepOff(r.server.PID(), r.apart)
 }
 
 // measure sends requests to the server, if there is one, and measures meanwhile.
