@@ -72,8 +72,9 @@ func (n *node) arithmetic() (place.Hierarchy, []corev1.Pod, []place.Weight) {
 	return place.Hierarchy{CPU: of.Status.Allocatable.Cpu().MilliValue()}, pods, weights
 }
 
-// expectShares waits until pods, and their class, have the shares that the scheduler's arithmetic expects.
-func (n *node) expectShares(names ...string) {
+// expectShares waits until pods have the shares that the scheduler's arithmetic expects, and returns those of the
+// Burstable class. Where weights do not fill the node, the class has the agent's request besides.
+func (n *node) expectShares(names ...string) (burstable int64) {
 	n.t.Helper()
 	tree, pods, weights := n.arithmetic()
 	shares, burstable := place.Effective(&tree, weights)
@@ -87,7 +88,7 @@ func (n *node) expectShares(names ...string) {
 			n.t.Errorf("the pod %s does not run", name)
 		}
 	}
-	n.expect(n.t, n.layout.Class(model.Burstable), model.Shares, burstable)
+	return burstable
 }
 
 // TestNodeScheduler installs the scheduler with the chart, on a node that sells. Pods that name it run: one on the CPUs
@@ -113,7 +114,7 @@ func TestNodeScheduler(t *testing.T) {
 
 	by("weighted", `annotations: {waterline.io/cpu-share: "20480"}`, "requests: {cpu: 50m}")
 	runs("weighted")
-	n.expectShares("own", "weighted")
+	n.expect(n.t, n.layout.Class(model.Burstable), model.Shares, n.expectShares("own", "weighted"))
 	const batch = "{waterline.io/batch-cpu: 100, waterline.io/batch-memory: 16Mi}"
 	by("sold", "labels: {waterline.io/qos: BE}", "requests: "+batch+", limits: "+batch)
 	runs("sold")
