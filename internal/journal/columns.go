@@ -30,7 +30,15 @@ func shortRows[T comparable](was, is []T) []column {
 		if was[i] == is[i] {
 			continue
 		}
-		if _, alike := subtract(b.Index(i), a.Index(i), changes[i*width:]); !alike {
+		next := i * width
+		if !visit(b.Index(i), a.Index(i), func(is, was reflect.Value) bool {
+			if !is.CanInt() {
+				return is.Equal(was)
+			}
+			changes[next] = is.Int() - was.Int()
+			next++
+			return true
+		}) {
 			return nil
 		}
 	}
@@ -44,17 +52,13 @@ func shortRows[T comparable](was, is []T) []column {
 	return all
 }
 
-// shortColumn writes differences as a column.
 func shortColumn(values []int64) column {
 	var few []int64
 	index := make([]byte, len(values))
 	for i, v := range values {
-		k := 0
-		for k < len(few) && few[k] != v {
-			k++
-		}
-		if k == len(few) {
-			if k == digits {
+		k := slices.Index(few, v)
+		if k < 0 {
+			if k = len(few); k == digits {
 				return column{V: slices.Clone(values)}
 			}
 			few = append(few, v)
@@ -103,70 +107,46 @@ func longRows[T any](was []T, columns []column) ([]T, error) {
 				return nil, err
 			}
 		}
-		add(b.Index(i), changes)
+		next := 0
+		visit(b.Index(i), b.Index(i), func(v, _ reflect.Value) bool {
+			if v.CanInt() {
+				v.SetInt(v.Int() + changes[next]) // sums that are too large wrap around
+				next++
+			}
+			return true
+		})
 	}
 	return is, nil
 }
 
 // widthOf returns how many signed numbers a struct or an array has.
 func widthOf(t reflect.Type) (n int) {
-	switch {
-	case t.Kind() == reflect.Struct:
-		for i := range t.NumField() {
-			n += widthOf(t.Field(i).Type)
+	zero := reflect.Zero(t)
+	visit(zero, zero, func(v, _ reflect.Value) bool {
+		if v.CanInt() {
+			n++
 		}
-	case t.Kind() == reflect.Array:
-		n = t.Len() * widthOf(t.Elem())
-	case reflect.Int <= t.Kind() && t.Kind() <= reflect.Int64:
-		n = 1
-	}
+		return true
+	})
 	return n
 }
 
-// subtract writes into a list by how much the numbers of a value differ from those of another one, and returns the rest
-// of the list. It reports false if they differ in something else.
-func subtract(is, was reflect.Value, into []int64) (rest []int64, alike bool) {
-	n := 0
-	switch kind := is.Kind(); {
-	case kind == reflect.Struct:
-		n = is.NumField()
-	case kind == reflect.Array:
-		n = is.Len()
-	case reflect.Int <= kind && kind <= reflect.Int64:
-		into[0] = is.Int() - was.Int()
-		return into[1:], true
+// visit calls f with the values that two structs or arrays of one type consist of, in order, until f returns false. It
+// returns what f returned last.
+func visit(a, b reflect.Value, f func(a, b reflect.Value) bool) bool {
+	n, part := 0, reflect.Value.Field
+	switch a.Kind() {
+	case reflect.Struct:
+		n = a.NumField()
+	case reflect.Array:
+		n, part = a.Len(), reflect.Value.Index
 	default:
-		return into, is.Equal(was)
-	}
-	alike = true
-	for i := 0; i < n && alike; i++ {
-		into, alike = subtract(part(is, i), part(was, i), into)
-	}
-	return into, alike
-}
-
-// add adds to the numbers of a value, and returns the summands that are left. Sums that are too large wrap around.
-func add(v reflect.Value, summands []int64) []int64 {
-	n := 0
-	switch kind := v.Kind(); {
-	case kind == reflect.Struct:
-		n = v.NumField()
-	case kind == reflect.Array:
-		n = v.Len()
-	case reflect.Int <= kind && kind <= reflect.Int64:
-		v.SetInt(v.Int() + summands[0])
-		return summands[1:]
+		return f(a, b)
 	}
 	for i := range n {
-		summands = add(part(v, i), summands)
+		if !visit(part(a, i), part(b, i), f) {
+			return false
+		}
 	}
-	return summands
-}
-
-// part returns a field of a struct, or an element of an array.
-func part(v reflect.Value, i int) reflect.Value {
-	if v.Kind() == reflect.Array {
-		return v.Index(i)
-	}
-	return v.Field(i)
+	return true
 }

@@ -122,7 +122,6 @@ func (j *Journal) Append(r *node.Round) error {
 	return nil
 }
 
-// write appends one line.
 func (j *Journal) write(line []byte) error {
 	n, err := j.file.Write(line)
 	if err != nil {

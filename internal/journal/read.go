@@ -14,21 +14,8 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/node"
 )
 
-// LineError is a line of a journal that cannot be used.
-type LineError struct {
-	File string
-	Line int // from 1
-	Err  error
-}
-
-// Error returns the place, and what is wrong there.
-func (e *LineError) Error() string { return fmt.Sprintf("%s:%d: %v", e.File, e.Line, e.Err) }
-
-// Unwrap returns what is wrong.
-func (e *LineError) Unwrap() error { return e.Err }
-
-// Read yields the rounds in the journal of a directory, oldest first. A line that cannot be used yields a [LineError]
-// and is passed over.
+// Read yields the rounds in the journal of a directory, oldest first. A line that cannot be used yields an error with
+// its file and its number, from 1, and is passed over.
 func Read(dir string) iter.Seq2[node.Round, error] { return ReadFiles(files(dir)...) }
 
 // files returns the files of the journal in a directory, the older one first.
@@ -82,14 +69,14 @@ func readLines(from io.Reader, name string, yield func(node.Round, error) bool) 
 			round, err = parse(text, last)
 		}
 		if last = &round; err != nil {
-			last, err = nil, &LineError{File: name, Line: n, Err: err}
+			last, err = nil, fmt.Errorf("%s:%d: %w", name, n, err)
 		}
 		if !yield(round, err) {
 			return false
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return yield(node.Round{}, &LineError{File: name, Line: n + 1, Err: err})
+		return yield(node.Round{}, fmt.Errorf("%s:%d: %w", name, n+1, err))
 	}
 	return true
 }
