@@ -1,11 +1,12 @@
 package program
 
 import (
-	"bytes"
+	"cmp"
 	"crypto/tls"
 	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
@@ -69,18 +70,9 @@ func (l *limiter) least() net.Conn {
 	for conn := range l.last {
 		byAddress[address(conn)]++
 	}
-	var least net.Conn
-	for conn, last := range l.last {
-		if least == nil {
-			least = conn
-			continue
-		}
-		n, most := byAddress[address(conn)], byAddress[address(least)]
-		if n > most || n == most && last < l.last[least] {
-			least = conn
-		}
-	}
-	return least
+	return slices.MaxFunc(slices.Collect(maps.Keys(l.last)), func(a, b net.Conn) int {
+		return cmp.Or(cmp.Compare(byAddress[address(a)], byAddress[address(b)]), cmp.Compare(l.last[b], l.last[a]))
+	})
 }
 
 // address returns the address of a caller without its port.
@@ -96,38 +88,13 @@ func address(conn net.Conn) string {
 // that read slowly do not keep others waiting.
 func atOnce(most int, handler http.Handler) http.Handler {
 	turns := make(chan struct{}, most)
-	compute := func(r *http.Request) *answer {
+	compute := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case turns <- struct{}{}:
-		case <-r.Context().Done():
-			return nil // nobody waits any more
-		}
-		defer func() { <-turns }()
-		a := &answer{header: http.Header{}, status: http.StatusOK}
-		handler.ServeHTTP(a, r)
-		return a
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if a := compute(r); a != nil {
-			maps.Copy(w.Header(), a.header)
-			w.WriteHeader(a.status)
-			_, _ = w.Write(a.body.Bytes()) // the caller has left
+			defer func() { <-turns }()
+			handler.ServeHTTP(w, r)
+		case <-r.Context().Done(): // nobody waits any more
 		}
 	})
+	return http.TimeoutHandler(compute, writeTimeout, "") // which keeps the answer until it is complete
 }
-
-// answer is an answer that is not sent yet.
-type answer struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-// Header implements [http.ResponseWriter].
-func (a *answer) Header() http.Header { return a.header }
-
-// WriteHeader implements [http.ResponseWriter].
-func (a *answer) WriteHeader(status int) { a.status = status }
-
-// Write implements [http.ResponseWriter].
-func (a *answer) Write(b []byte) (int, error) { return a.body.Write(b) }
