@@ -13,13 +13,13 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
-// crane converts one input.
 type crane struct {
 	notes
 	rules    []*Document
 	pods     []*Document
 	actions  map[string]map[string]any
 	reserved map[string]float64 // by resource, in percent
+	outside  notes              // that belong to no policy
 	result   Result
 }
 
@@ -28,6 +28,7 @@ type crane struct {
 func Crane(documents []Document, o Options) (*Result, error) {
 	c := &crane{
 		notes: notes{table: CraneKeys()}, actions: map[string]map[string]any{}, reserved: map[string]float64{},
+		outside: notes{table: CraneKeys()},
 	}
 	for i := range documents {
 		c.read(&documents[i])
@@ -47,6 +48,7 @@ func Crane(documents []Document, o Options) (*Result, error) {
 	if err := errors.Join(c.errs...); err != nil {
 		return nil, err
 	}
+	c.result.Notes = c.outside.all
 	return &c.result, c.result.finish(o)
 }
 
@@ -55,50 +57,35 @@ func (c *crane) read(d *Document) {
 	switch kind := d.Kind(); kind {
 	case nodeQOS:
 		c.rules = append(c.rules, d)
-		c.checkSpec(d, kind, spec)
+		c.check(d.String(), kind, spec)
 	case podQOS:
 		c.pods = append(c.pods, d)
-		c.checkSpec(d, kind, spec)
+		c.check(d.String(), kind, spec)
 	case avoidance:
 		c.actions[d.Name()] = spec
-		c.checkSpec(d, kind, spec)
+		c.check(d.String(), kind, spec)
 	case "DaemonSet":
 		c.flags(d)
 	case "Node":
 		all, _ := at(d.Object, "metadata", "annotations").(map[string]any)
 		for _, name := range slices.Sorted(maps.Keys(all)) {
 			if key := find(c.table, nodeLabels, name); key != nil {
-				c.result.note(key.Cover, nodeLabels+" "+name+": "+excerpt(all[name]), key.sentence())
+				c.outside.add(key.Cover, nodeLabels+" "+name+": "+excerpt(all[name]), key.sentence())
 			}
 		}
 	case "TimeSeriesPrediction", "ClusterNodePrediction":
-		c.result.note(Nearest, kind, "To cpu.method. Predicted predicts the peak of online pods on the node itself, and "+
+		c.outside.add(Nearest, kind, "To cpu.method. Predicted predicts the peak of online pods on the node itself, and "+
 			"needs no history elsewhere.")
 	case "NodeQOSEnsurancePolicy", "PodQOSEnsurancePolicy":
 		c.bad(d.String(), "kind", kind, "NodeQOS or PodQOS, as Crane has called it since v0.6")
 	default:
-		c.result.note(None, kind+" "+d.Name(), "Waterline does not read objects of this kind. docs/migrate-crane.md "+
+		c.outside.add(None, kind+" "+d.Name(), "Waterline does not read objects of this kind. docs/migrate-crane.md "+
 			"lists what to use.")
 	}
 }
 
-// checkSpec checks the values of an object. Its notes are taken later.
-func (c *crane) checkSpec(d *Document, kind string, spec map[string]any) {
-	dry := notes{table: c.table}
-	dry.take(d.String(), kind, spec)
-	c.errs = append(c.errs, dry.errs...)
-}
-
-// note adds a note that belongs to no policy.
-func (r *Result) note(cover Cover, key, sentence string) {
-	n := notes{all: r.Notes}
-	n.add(cover, key, "%s", sentence)
-	r.Notes = n.all
-}
-
-// flags reads the flags of Crane's agent.
 func (c *crane) flags(d *Document) {
-	n := notes{table: c.table}
+	n := &c.outside
 	for _, f := range flagsOf(d) {
 		n.take(d.String(), craneFlags, map[string]any{f.name: f.value})
 		if f.name != "node-resource-reserved" {
@@ -115,12 +102,7 @@ func (c *crane) flags(d *Document) {
 			c.reserved[name] = reserved
 		}
 	}
-	c.errs = append(c.errs, n.errs...)
-	for _, note := range n.all {
-		for _, key := range note.Keys {
-			c.result.note(note.Cover, key, note.Text)
-		}
-	}
+	c.errs, n.errs = append(c.errs, n.errs...), nil
 }
 
 // flagOf is a flag of a program with its value.
@@ -167,11 +149,7 @@ func (c *crane) policies() {
 	groups := []*group{{}}
 	for _, d := range c.rules {
 		nodes, _ := labelSelector(at(d.Object, "spec", "selector"))
-		if len(requirements(nodes)) == 0 {
-			groups[0].of = append(groups[0].of, d)
-			continue
-		}
-		i := slices.IndexFunc(groups, func(g *group) bool {
+		i := slices.IndexFunc(groups, func(g *group) bool { // the first one has no requirements
 			return maps.Equal(requirements(g.nodes), requirements(nodes))
 		})
 		if i < 0 {
@@ -307,21 +285,15 @@ func (c *crane) podRules() {
 		burst = burst || at(spec, "resourceQOS", "cpuQOS", "cpuBurst") != nil
 		memory = memory || at(spec, "resourceQOS", "memoryQOS", "memPriority") != nil
 	}
-	on := true
 	for i := range c.result.Policies {
-		p := &c.result.Policies[i]
-		p.Spec.PodDefaults = defaults
+		s := &c.result.Policies[i].Spec
+		s.PodDefaults, s.Protect.Memory = defaults, s.Protect.Memory || memory
 		if burst {
-			p.Spec.Protect.Burst = &on
-		}
-		if memory {
-			p.Spec.Protect.Memory = true
-		}
-		if i == len(c.result.Policies)-1 {
-			p.Spec.BatchPods = batch
-			p.Notes = append(c.all, p.Notes...)
+			s.Protect.Burst = &burst
 		}
 	}
+	last := &c.result.Policies[len(c.result.Policies)-1]
+	last.Spec.BatchPods, last.Notes = batch, append(c.all, last.Notes...)
 }
 
 // scope returns the namespaces of a scope selector, and whether it selects by something else too.

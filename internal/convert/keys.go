@@ -35,7 +35,6 @@ type Key struct {
 	value rule
 }
 
-// rule is what a value may be.
 type rule struct {
 	what  string // how errors name it
 	check func(value any) bool
@@ -53,7 +52,6 @@ var (
 	positive = number(0, math.MaxInt64)
 )
 
-// number is a rule for a number in a range.
 func number(low, high float64) rule {
 	what := fmt.Sprintf("a number from %g to %g", low, high)
 	if high == math.MaxInt64 {
@@ -62,7 +60,6 @@ func number(low, high float64) rule {
 	return rule{what, func(v any) bool { n, ok := v.(float64); return ok && n >= low && n <= high }}
 }
 
-// oneOf is a rule for a text that is one of some words.
 func oneOf(all ...string) rule {
 	return rule{strings.Join(all, " or "), func(v any) bool { return slices.Contains(all, text(v)) }}
 }
@@ -110,19 +107,13 @@ func dotted(path string) string { return strings.ReplaceAll(path, "/", ".") }
 // find returns the key of a table that a path names, or nil.
 func find(table []Key, where, at string) *Key {
 	for i := range table {
-		if table[i].Where != where {
-			continue
-		}
-		for _, name := range table[i].Names {
-			if name == at {
-				return &table[i]
-			}
+		if table[i].Where == where && slices.ContainsFunc(table[i].Names, func(name string) bool {
 			// Brackets mean something else to Match.
 			ok, err := path.Match(strings.ReplaceAll(strings.ReplaceAll(name, ".", "/"), "[]", "@"),
 				strings.ReplaceAll(at, "[]", "@"))
-			if err == nil && ok {
-				return &table[i]
-			}
+			return name == at || err == nil && ok
+		}) {
+			return &table[i]
 		}
 	}
 	return nil
@@ -143,17 +134,12 @@ type notes struct {
 }
 
 // add adds a note. Notes with the same text become one.
-func (n *notes) add(cover Cover, key, format string, args ...any) {
-	sentence := fmt.Sprintf(format, args...)
-	for i := range n.all {
-		if n.all[i].Cover == cover && n.all[i].Text == sentence {
-			if !slices.Contains(n.all[i].Keys, key) {
-				n.all[i].Keys = append(n.all[i].Keys, key)
-			}
-			return
-		}
+func (n *notes) add(cover Cover, key, sentence string) {
+	i := slices.IndexFunc(n.all, func(n Note) bool { return n.Cover == cover && n.Text == sentence })
+	if i < 0 {
+		i, n.all = len(n.all), append(n.all, Note{Cover: cover, Text: sentence})
 	}
-	n.all = append(n.all, Note{Cover: cover, Keys: []string{key}, Text: sentence})
+	n.all[i].Keys = appendNew(n.all[i].Keys, key)
 }
 
 // take checks the keys of a part of an input, and notes those without an equal. From names the input in errors.
@@ -167,12 +153,18 @@ func (n *notes) take(from, where string, tree map[string]any) {
 		case l.value != nil && !key.value.check(l.value):
 			n.bad(from, name, l.value, key.value.what)
 		case key.Cover != Equal:
-			n.add(key.Cover, name+": "+excerpt(l.value), "%s", key.sentence())
+			n.add(key.Cover, name+": "+excerpt(l.value), key.sentence())
 		}
 	}
 }
 
-// bad adds an error about a value.
+// check checks the values of a part of an input, whose notes are taken when a policy uses it.
+func (n *notes) check(from, where string, tree map[string]any) {
+	dry := notes{table: n.table}
+	dry.take(from, where, tree)
+	n.errs = append(n.errs, dry.errs...)
+}
+
 func (n *notes) bad(from, name string, value any, want string) {
 	n.errs = append(n.errs, fmt.Errorf("%s: %s: %s cannot be used: write %s", from, name, excerpt(value), want))
 }
@@ -195,22 +187,4 @@ func excerpt(value any) string {
 		return string(s[:57]) + "..."
 	}
 	return string(encoded)
-}
-
-// Table writes keys as a table of Markdown.
-func Table(keys []Key) string {
-	var b strings.Builder
-	b.WriteString("| where | key | cover | field of a policy | what differs, or what to use |\n|---|---|---|---|---|\n")
-	for _, k := range keys {
-		names := make([]string, len(k.Names))
-		for i, name := range k.Names {
-			names[i] = "`" + name + "`"
-		}
-		to := ""
-		if k.To != "" {
-			to = "`" + strings.ReplaceAll(k.To, ", ", "`, `") + "`"
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", k.Where, strings.Join(names, ", "), k.Cover, to, k.Note)
-	}
-	return b.String()
 }

@@ -25,7 +25,6 @@ type strategy struct {
 	all   map[string]any          // that, over the strategy of the cluster
 }
 
-// koordinator converts one input.
 type koordinator struct {
 	notes
 	canary   string // the key of the label of the canary's nodes; "": none
@@ -73,11 +72,8 @@ func Koordinator(documents []Document, o Options) (*Result, error) {
 		return nil, err
 	}
 	k.apply(rules)
-	for i := range k.result.Policies {
-		if i == len(k.result.Policies)-1 { // that of all nodes, with the rules for pods
-			k.result.Policies[i].Notes = append(about, k.result.Policies[i].Notes...)
-		}
-	}
+	last := &k.result.Policies[len(k.result.Policies)-1] // that of all nodes, with the rules for pods
+	last.Notes = append(about, last.Notes...)
 	k.result.Notes = outside
 	if err := errors.Join(k.errs...); err != nil {
 		return nil, err
@@ -85,7 +81,6 @@ func Koordinator(documents []Document, o Options) (*Result, error) {
 	return &k.result, k.result.finish(o)
 }
 
-// configMap reads the ConfigMap slo-controller-config.
 func (k *koordinator) configMap(d *Document) {
 	data, _ := d.Object["data"].(map[string]any)
 	for _, section := range slices.Sorted(maps.Keys(data)) {
@@ -142,14 +137,6 @@ func (k *koordinator) section(from, section string, content map[string]any) {
 	}
 }
 
-// check checks the values of a strategy. Its notes are taken when a policy uses it.
-func (k *koordinator) check(from, section string, tree map[string]any) {
-	dry := notes{table: k.table}
-	dry.take(from, section, tree)
-	k.errs = append(k.errs, dry.errs...)
-}
-
-// overlay lays a tree over another.
 func overlay(below, above map[string]any) map[string]any {
 	joined := maps.Clone(below)
 	if joined == nil {
@@ -176,7 +163,7 @@ func (k *koordinator) node(d *Document) {
 			switch {
 			case key == nil:
 			case key.Cover == None:
-				k.add(None, nodeLabels+" "+name, "%s", key.Note)
+				k.add(None, nodeLabels+" "+name, key.Note)
 			case where == "labels":
 				k.ratio(d, name, text(all[name]))
 			}
@@ -215,12 +202,9 @@ func (k *koordinator) fill(s *v1alpha1.ColocationPolicySpec, c choice) {
 			says[section] = c.of[i].all
 		}
 	}
-	off := false
-	s.Protect.Burst = &off
-	if policy := text(says[burst]["policy"]); policy != "" && policy != "none" {
-		on := true
-		s.Protect.Burst = &on
-	}
+	policy := text(says[burst]["policy"])
+	on := policy != "" && policy != "none"
+	s.Protect.Burst = &on
 	k.sell(s, says)
 	if isOn(says[threshold]["enable"]) {
 		for name := range says[threshold] {
@@ -258,7 +242,7 @@ func (k *koordinator) sell(s *v1alpha1.ColocationPolicySpec, says map[string]map
 	memory = value(says[nodeLabels+" memory"], "memoryReclaimThresholdPercent", memory)
 	for name, n := range map[string]float64{"cpuReclaimThresholdPercent": cpu, "memoryReclaimThresholdPercent": memory} {
 		if n < 1 || n > 100 {
-			k.add(Nearest, fmt.Sprintf("%s %s: %g", colocation, name, n), "A waterline is from 1%% to 100%%.")
+			k.add(Nearest, fmt.Sprintf("%s %s: %g", colocation, name, n), "A waterline is from 1% to 100%.")
 		}
 	}
 	s.CPU.Waterline, s.Memory.Waterline = part(cpu, 1, 100), part(memory, 1, 100)
@@ -305,7 +289,6 @@ func value(tree map[string]any, name string, otherwise float64) float64 {
 	return otherwise
 }
 
-// isOn reports whether a value is true.
 func isOn(value any) bool {
 	on, _ := value.(bool)
 	return on

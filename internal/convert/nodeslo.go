@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -36,10 +37,7 @@ func (k *koordinator) nodeSLOs() {
 		byContent[string(encoded)] = append(byContent[string(encoded)], &k.slos[i])
 	}
 	contents := slices.SortedFunc(maps.Keys(byContent), func(a, b string) int {
-		if n := len(byContent[b]) - len(byContent[a]); n != 0 {
-			return n
-		}
-		return strings.Compare(a, b)
+		return cmp.Or(len(byContent[b])-len(byContent[a]), strings.Compare(a, b))
 	})
 	for i, content := range contents {
 		same := byContent[content]

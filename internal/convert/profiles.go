@@ -99,7 +99,6 @@ func (k *koordinator) optIn(namespaces *v1alpha1.LabelSelector) {
 	k.need("kubectl label namespaces -l " + strings.Join(terms, ",") + " waterline.io/colocation=enabled")
 }
 
-// allow gives a privilege to namespaces.
 func (k *koordinator) allow(rules *podRules, namespaces *v1alpha1.LabelSelector, class string) {
 	if namespaces == nil {
 		namespaces = &v1alpha1.LabelSelector{}

@@ -1,12 +1,15 @@
 package convert
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 )
 
@@ -30,10 +33,22 @@ func (d *Document) String() string { return fmt.Sprintf("%s, %s %s", d.From, d.K
 func Read(from string, content []byte) ([]Document, error) {
 	var all []Document
 	var errs []error
-	for i, part := range split(content) {
-		where := fmt.Sprintf("%s, document %d", from, i+1)
+	documents, n := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content))), 0
+	for {
+		part, err := documents.Read()
+		switch {
+		case errors.Is(err, io.EOF):
+			return all, errors.Join(errs...)
+		case err == nil && len(bytes.TrimSpace(part)) == 0:
+			continue
+		}
+		n++
+		where := fmt.Sprintf("%s, document %d", from, n)
 		var object any
-		if err := yaml.Unmarshal(part, &object); err != nil {
+		if err == nil {
+			err = yaml.Unmarshal(part, &object)
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w; write YAML or JSON", where, err))
 			continue
 		}
@@ -58,27 +73,6 @@ func Read(from string, content []byte) ([]Document, error) {
 				"as \"kubectl get -o yaml\" prints it", where, strings.TrimSpace(string(part))))
 		}
 	}
-	return all, errors.Join(errs...)
-}
-
-// split splits a stream of YAML documents.
-func split(content []byte) [][]byte {
-	var parts [][]byte
-	var part bytes.Buffer
-	for line := range bytes.Lines(content) {
-		if bytes.Equal(bytes.TrimRight(line, " \t\r\n"), []byte("---")) {
-			if len(bytes.TrimSpace(part.Bytes())) > 0 {
-				parts = append(parts, bytes.Clone(part.Bytes()))
-			}
-			part.Reset()
-			continue
-		}
-		part.Write(line)
-	}
-	if len(bytes.TrimSpace(part.Bytes())) > 0 {
-		parts = append(parts, part.Bytes())
-	}
-	return parts
 }
 
 // readJSON reads the JSON text of a ConfigMap's key. The error has the line at which the text is broken.

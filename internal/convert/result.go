@@ -22,7 +22,6 @@ type Options struct {
 	NodeLabel string
 }
 
-// labelKey returns the key of the node label.
 func (o Options) labelKey() string {
 	key, _, _ := strings.Cut(o.NodeLabel, "=")
 	return key
@@ -314,13 +313,11 @@ func part(n, low, high float64) string {
 
 // policyName makes a name of an object from words.
 func policyName(parts ...string) string {
-	var b strings.Builder
-	for _, c := range strings.ToLower(strings.Join(parts, "-")) {
+	name := strings.Map(func(c rune) rune {
 		if (c < 'a' || c > 'z') && (c < '0' || c > '9') {
-			c = '-'
+			return '-'
 		}
-		b.WriteRune(c)
-	}
-	name := b.String()
+		return c
+	}, strings.ToLower(strings.Join(parts, "-")))
 	return strings.Trim(name[:min(len(name), 63)], "-")
 }

@@ -98,10 +98,10 @@ func image(d *Document) string {
 func placement(n *notes, d *Document, canary string) (*v1alpha1.LabelSelector, bool) {
 	pod, _ := at(d.Object, "spec", "template", "spec").(map[string]any)
 	for _, f := range flagsOf(d) {
-		n.add(None, syncer+" --"+f.name+": "+excerpt(f.value), "%s", find(n.table, syncer, "args").Note)
+		n.add(None, syncer+" --"+f.name+": "+excerpt(f.value), find(n.table, syncer, "args").Note)
 	}
 	if pod["tolerations"] != nil {
-		n.add(None, syncer+" tolerations", "%s", find(n.table, syncer, "tolerations").Note)
+		n.add(None, syncer+" tolerations", find(n.table, syncer, "tolerations").Note)
 	}
 	nodes, err := labelSelector(map[string]any{"matchLabels": pod["nodeSelector"]})
 	if err != nil {
@@ -109,7 +109,7 @@ func placement(n *notes, d *Document, canary string) (*v1alpha1.LabelSelector, b
 		return nil, false
 	}
 	if pod["affinity"] != nil {
-		n.add(Nearest, syncer+" affinity", "%s", find(n.table, syncer, "affinity").sentence())
+		n.add(Nearest, syncer+" affinity", find(n.table, syncer, "affinity").sentence())
 	}
 	terms := list(at(pod, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution",
 		"nodeSelectorTerms"))
