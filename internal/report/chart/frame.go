@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -110,15 +111,7 @@ func Spread(heights []float64, apart, lowest float64) {
 		order[i] = i
 	}
 	// From the bottom of the picture, where heights are great, to the top. Equals stay in their order.
-	slices.SortStableFunc(order, func(a, b int) int {
-		switch {
-		case heights[a] > heights[b]:
-			return -1
-		case heights[a] < heights[b]:
-			return 1
-		}
-		return b - a
-	})
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(heights[b], heights[a]), b-a) })
 	limit := lowest
 	for _, i := range order {
 		heights[i] = min(heights[i], limit)

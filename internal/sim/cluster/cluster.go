@@ -21,6 +21,7 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/sim/jobs"
+	"github.com/waterline-io/waterline/internal/sim/node"
 	"github.com/waterline-io/waterline/internal/sim/trace"
 	"github.com/waterline-io/waterline/internal/sim/yarn"
 )
@@ -73,18 +74,13 @@ type Options struct {
 	// MemoryBase and MemoryRise are the memory that an online pod uses, as shares of its request: always, and in addition
 	// if it uses all CPU of its size.
 	MemoryBase, MemoryRise float64
-	// Load is the CPU that the jobs need, as a share of that of all nodes.
-	Load float64
-	// Containers is the mean number of batch pods of a job, Median the median time that one runs on free CPUs, and Spread
-	// the standard deviation of its logarithm. Batch is what each requests.
-	Containers int
-	Median     time.Duration
-	Spread     float64
-	Batch      model.Amount
-	Policy     model.ClusterPolicy // of all nodes, whatever it selects
-	Scheduler  Scheduler
-	Seed       uint64
-	Parallel   int // nodes that decide at the same time; the figures do not depend on it
+	// Jobs run in batch pods, each of which requests Batch.
+	Jobs
+	Batch     model.Amount
+	Policy    model.ClusterPolicy // of all nodes, whatever it selects
+	Scheduler Scheduler
+	Seed      uint64
+	Parallel  int // nodes that decide at the same time; the figures do not depend on it
 	// Progress is called from time to time, with how much of the day has passed; nil: not.
 	Progress func(passed, all time.Duration)
 
@@ -99,20 +95,28 @@ type Options struct {
 	every time.Duration // the time for which the use of all online pods stays the same
 }
 
+// Jobs describe batch work.
+type Jobs struct {
+	Load       float64 // CPU that the jobs need, as a share of that of all nodes
+	Containers int     // of a job, in the mean
+	// Median is the median time that a container runs on free CPUs, and Spread the standard deviation of its logarithm.
+	Median time.Duration
+	Spread float64
+}
+
+func (j *Jobs) valid() bool { return j.Load >= 0 && j.Load <= 10 && j.Containers >= 1 && j.Median > 0 }
+
 // Pool describes a pool of workers, and the jobs that run on them.
 type Pool struct {
 	yarn.Settings
-	Load       float64 // CPU that the jobs need, as a share of that of all nodes
-	Containers int     // of a job, in the mean
-	Median     time.Duration
-	Spread     float64
+	Jobs
 }
 
 // DefaultPool returns the jobs of a pool, whose settings are to be added.
 func DefaultPool() Pool {
 	return Pool{
 		Settings: yarn.Settings{Container: pool.Size{MemoryMiB: 2048, VCores: 1}},
-		Load:     0.9, Containers: 50, Median: 5 * time.Minute, Spread: 1.2,
+		Jobs:     Jobs{Load: 0.9, Containers: 50, Median: 5 * time.Minute, Spread: 1.2},
 	}
 }
 
@@ -136,8 +140,9 @@ type Service struct {
 func Defaults() Options {
 	return Options{
 		Nodes: 100, Cores: 32, Memory: 128 << 10, Pods: 12, Online: 0.3, Requested: 0.7, Weighted: 0.2,
-		Lifetime: 3 * day, MemoryBase: 0.45, MemoryRise: 0.4, Load: 0.9,
-		Containers: 20, Median: 20 * time.Minute, Spread: 1.2, Batch: model.Amount{CPU: 2000, Memory: 4 << 30},
+		Lifetime: 3 * day, MemoryBase: 0.45, MemoryRise: 0.4,
+		Jobs:   Jobs{Load: 0.9, Containers: 20, Median: 20 * time.Minute, Spread: 1.2},
+		Batch:  model.Amount{CPU: 2000, Memory: 4 << 30},
 		Policy: DefaultPolicy(), Scheduler: Waterline, Seed: 1, Parallel: 1,
 	}
 }
@@ -166,11 +171,10 @@ func (o *Options) check() error {
 		return fmt.Errorf("a node has %d cores and %d MiB; 1 and 1024 are the least", o.Cores, o.Memory)
 	case !share(o.Online) || !share(o.Requested) || o.Requested == 0:
 		return fmt.Errorf("online pods use %g and request %g of the nodes: both are from 0 to 1", o.Online, o.Requested)
-	case !(o.Load >= 0) || o.Load > 10 || o.Containers < 1 || o.Median <= 0 || o.Batch.CPU < 1 || o.Batch.Memory < 1:
+	case !o.Jobs.valid() || o.Batch.CPU < 1 || o.Batch.Memory < 1:
 		return fmt.Errorf("jobs of %d pods of %d milli-cores and %d bytes for %s at a load of %g are none", o.Containers,
 			o.Batch.CPU, o.Batch.Memory, o.Median, o.Load)
-	case o.Pool != nil && (!(o.Pool.Load >= 0) || o.Pool.Load > 10 || o.Pool.Containers < 1 || o.Pool.Median <= 0 ||
-		o.Pool.Container.VCores < 1 || o.Pool.Container.MemoryMiB < 1):
+	case o.Pool != nil && (!o.Pool.Jobs.valid() || o.Pool.Container.VCores < 1 || o.Pool.Container.MemoryMiB < 1):
 		return fmt.Errorf("jobs of %d containers of %s for %s at a load of %g are none", o.Pool.Containers,
 			o.Pool.Container, o.Pool.Median, o.Pool.Load)
 	case o.Scheduler != Stock && o.Scheduler != Waterline:
@@ -208,7 +212,6 @@ func (o *Options) grids() iter.Seq[*trace.Grid] {
 
 func share(v float64) bool { return v >= 0 && v <= 1 && !math.IsNaN(v) }
 
-// machine returns what a node is.
 func (o *Options) machine(i int) Machine {
 	if o.Machines != nil {
 		return o.Machines[i]
@@ -235,13 +238,13 @@ func (o *Options) step() time.Duration {
 	return time.Duration(step) * time.Second
 }
 
-// jobs describes the jobs.
-func (o *Options) jobs() jobs.Settings {
+// queue returns jobs whose containers use so many cores each.
+func (o *Options) queue(j Jobs, cores float64, seed uint64) *jobs.Queue {
 	all, _ := o.capacity()
-	return jobs.Settings{
-		Cores: o.Load * float64(all.CPU) / 1000, Containers: o.Containers,
-		Container: float64(o.Batch.CPU) / 1000, Median: o.Median, Spread: o.Spread,
-	}
+	return jobs.New(jobs.Settings{
+		Cores: j.Load * float64(all.CPU) / 1000, Containers: j.Containers, Container: cores, Median: j.Median,
+		Spread: j.Spread,
+	}, seed, node.Dawn().Add(-begins))
 }
 
 // Run simulates one day.

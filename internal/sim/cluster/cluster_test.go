@@ -179,7 +179,7 @@ func TestInvariants(t *testing.T) {
 			switch {
 			case batch != n.batch || len(n.View.Tree.Pods) != n.batch:
 				t.Fatalf("%v: node %d has %d batch pods, not %d", s.now, i, batch, n.batch)
-			case sold != v.Sold || requested != v.Requested || sums != s.schedule.sums[i]:
+			case sold != v.Sold || requested != v.Requested || sums != v.sums:
 				t.Fatalf("%v: node %d: sold %v and requested %v, but the scheduler has %v and %v", s.now, i, sold, requested,
 					v.Sold, v.Requested)
 			case n.online+n.used > n.Capacity.CPU || n.used < 0:

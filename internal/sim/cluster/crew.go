@@ -3,10 +3,8 @@ package cluster
 import (
 	"fmt"
 
-	"github.com/waterline-io/waterline/internal/decide/cluster/place"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/model"
-	"github.com/waterline-io/waterline/internal/sim/jobs"
 	"github.com/waterline-io/waterline/internal/sim/node"
 	"github.com/waterline-io/waterline/internal/sim/yarn"
 )
@@ -18,30 +16,6 @@ type crew struct {
 	pod     *pod      // nil: it does not run
 	has     pool.Size // what its containers have
 	goodput float64   // core-seconds of containers that ended in the day
-}
-
-// poolJobs describes the jobs of the pool.
-func (o *Options) poolJobs() jobs.Settings {
-	all, _ := o.capacity()
-	p := o.Pool
-	return jobs.Settings{
-		Cores: p.Load * float64(all.CPU) / 1000, Containers: p.Containers,
-		Container: float64(p.Container.VCores) / float64(max(p.Core, 1)), Median: p.Median, Spread: p.Spread,
-	}
-}
-
-// workerPod returns the pod of a worker.
-func (o *Options) workerPod(i, number int) *pod {
-	request := o.Pool.Request()
-	p := &pod{Pod: &model.Pod{
-		UID: fmt.Sprintf("a%05d.%d", i, number), QoS: model.BestEffort, Class: model.ClassBE, Tier: model.TierBatch,
-		Owner: "WorkerPool/sim", Batch: request,
-		Grant: model.Grant{RequestMilli: request.CPU, Memory: request.Memory},
-	}, crew: true}
-	p.Containers = []model.Container{{Name: "main", Grant: p.Grant}}
-	p.place = place.Pod{Requests: unset, Batch: request, Weight: place.Weight{QoS: model.BestEffort}}
-	p.name()
-	return p
 }
 
 // lead lets the pool's jobs arrive, its ResourceManager place containers, and the manager do a round.
@@ -81,7 +55,8 @@ func (s *simulation) staff(i int) {
 	}
 	if s.pool.Workers[i].Pod != nil {
 		s.batches++
-		c.pod = s.o.workerPod(i, s.batches)
+		c.pod = batchPod(fmt.Sprintf("a%05d.%d", i, s.batches), "WorkerPool/sim", s.o.Pool.Request(), 0)
+		c.pod.crew = true
 		n.add(c.pod, s.now)
 		s.schedule.bind(i, c.pod, s.now)
 	}

@@ -66,8 +66,7 @@ func (n *member) add(p *pod, now time.Duration) {
 	if p.online == nil {
 		n.batch++
 		n.View.Tree.Pods[p.UID] = model.PodGroup{Dir: n.View.Tree.BestEffort + "/pod" + p.UID}
-	}
-	if p.online != nil {
+	} else {
 		n.young = now + startupTime
 	}
 	p.Created, p.used = node.Dawn().Add(now), 0
@@ -86,7 +85,6 @@ func (n *member) remove(uid string, now time.Duration) bool {
 	return true
 }
 
-// drop forgets what the node has of a pod.
 func (n *member) drop(p *pod) {
 	if p.online == nil {
 		n.batch--

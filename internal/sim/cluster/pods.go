@@ -12,7 +12,6 @@ import (
 	"github.com/waterline-io/waterline/internal/sim/trace"
 )
 
-// pod is a pod of the cluster.
 type pod struct {
 	*model.Pod
 	place  place.Pod
@@ -55,10 +54,11 @@ func of(g *trace.Grid, t time.Duration) int64 {
 // use returns the CPU and the memory that a pod uses at a time.
 func (s *service) use(o *Options, p *pod, t time.Duration) (milli, bytes int64) {
 	share := at(s.grid, s.day, t)
+	bytes = int64((o.MemoryBase + o.MemoryRise*share) * float64(p.MemoryRequest))
 	if s.memory != nil {
-		return int64(share * s.size), of(s.memory, t)
+		bytes = of(s.memory, t)
 	}
-	return int64(share * s.size), int64((o.MemoryBase + o.MemoryRise*share) * float64(p.MemoryRequest))
+	return int64(share * s.size), bytes
 }
 
 // mean returns the mean use on the simulated day, as a share of the size.
@@ -143,7 +143,6 @@ func (o *Options) recordedPods(random *rand.Rand) (all []*pod, distinct, history
 	return all, len(all), history
 }
 
-// onlinePod returns an online pod without a node.
 func (o *Options) onlinePod(i int, s *service, requests model.Amount, limit int64, random *rand.Rand) *pod {
 	p := &pod{Pod: &model.Pod{
 		UID: fmt.Sprintf("o%07d", i), QoS: model.Burstable, Class: model.ClassLS, Owner: "Deployment/sim/" + s.grid.Name,
@@ -178,15 +177,14 @@ func (p *pod) again() *pod {
 // unset is what the stock scheduler scores a pod with that requests no CPU and no memory (1.36).
 var unset = model.Amount{CPU: 100, Memory: 200 << 20}
 
-// batchPod returns a pod that runs a task.
-func (o *Options) batchPod(number int, t jobs.Task) *pod {
+// batchPod returns a pod that requests batch resources, with a limit of CPU in milli-cores; 0: none.
+func batchPod(uid, owner string, request model.Amount, limit int64) *pod {
 	p := &pod{Pod: &model.Pod{
-		UID: fmt.Sprintf("b%09d", number), QoS: model.BestEffort, Class: model.ClassBE, Tier: model.TierBatch,
-		Owner: "Job/sim", Batch: o.Batch,
-		Grant: model.Grant{RequestMilli: o.Batch.CPU, LimitMilli: o.Batch.CPU, Memory: o.Batch.Memory},
-	}, task: t, memory: o.Batch.Memory}
+		UID: uid, QoS: model.BestEffort, Class: model.ClassBE, Tier: model.TierBatch, Owner: owner, Batch: request,
+		Grant: model.Grant{RequestMilli: request.CPU, LimitMilli: limit, Memory: request.Memory},
+	}, memory: request.Memory}
 	p.Containers = []model.Container{{Name: "main", Grant: p.Grant}}
-	p.place = place.Pod{Requests: unset, Batch: o.Batch, Weight: place.Weight{QoS: model.BestEffort}}
+	p.place = place.Pod{Requests: unset, Batch: request, Weight: place.Weight{QoS: model.BestEffort}}
 	p.name()
 	return p
 }

@@ -95,15 +95,18 @@ func (t *count) minute(n *member, minute int) {
 	b.most = max(b.most, online)
 }
 
+func (a *part) add(b *part) {
+	a.seconds, a.capacity = a.seconds+b.seconds, a.capacity+b.capacity
+	a.online, a.batch = a.online+b.online, a.batch+b.batch
+	a.wanted, a.offered, a.lacked = a.wanted+b.wanted, a.offered+b.offered, a.lacked+b.lacked
+	a.limit, a.crews = a.limit+b.limit, a.crews+b.crews
+	a.short, a.shortMemory, a.shortCPU = a.short+b.short, a.shortMemory+b.shortMemory, a.shortCPU+b.shortCPU
+	a.above, a.onlineAbove = a.above+b.above, a.onlineAbove+b.onlineAbove
+}
+
 func (t *count) add(u *count) {
 	for i := range t.parts {
-		a, b := &t.parts[i], &u.parts[i]
-		a.seconds, a.capacity = a.seconds+b.seconds, a.capacity+b.capacity
-		a.online, a.batch = a.online+b.online, a.batch+b.batch
-		a.wanted, a.offered, a.lacked = a.wanted+b.wanted, a.offered+b.offered, a.lacked+b.lacked
-		a.limit, a.crews = a.limit+b.limit, a.crews+b.crews
-		a.short, a.shortMemory, a.shortCPU = a.short+b.short, a.shortMemory+b.shortMemory, a.shortCPU+b.shortCPU
-		a.above, a.onlineAbove = a.above+b.above, a.onlineAbove+b.onlineAbove
+		t.parts[i].add(&u.parts[i])
 	}
 	for i := range t.balance {
 		a, b := &t.balance[i], &u.balance[i]
@@ -171,8 +174,8 @@ type Hours struct {
 
 func (s *simulation) result() Result {
 	t := &s.count
-	for i, n := range s.nodes {
-		n.pass(day, &s.counts[i%len(s.counts)])
+	for _, n := range s.nodes {
+		n.pass(day, t)
 	}
 	for i := range s.counts {
 		t.add(&s.counts[i])
@@ -184,13 +187,8 @@ func (s *simulation) result() Result {
 	}
 	var all part
 	for i := range t.parts {
-		p := &t.parts[i]
-		r.Hours.add(p)
-		all.seconds, all.capacity, all.online = all.seconds+p.seconds, all.capacity+p.capacity, all.online+p.online
-		all.batch, all.wanted, all.offered = all.batch+p.batch, all.wanted+p.wanted, all.offered+p.offered
-		all.limit, all.crews = all.limit+p.limit, all.crews+p.crews
-		all.lacked, all.short, all.shortMemory = all.lacked+p.lacked, all.short+p.short, all.shortMemory+p.shortMemory
-		all.shortCPU, all.above, all.onlineAbove = all.shortCPU+p.shortCPU, all.above+p.above, all.onlineAbove+p.onlineAbove
+		r.Hours.add(&t.parts[i])
+		all.add(&t.parts[i])
 	}
 	cpu := float64(all.capacity) / 100 // one percent, in milli-core-seconds
 	r.OnlinePercent, r.BatchPercent = float64(all.online)/cpu, float64(all.batch)/cpu
@@ -228,7 +226,6 @@ func (s *simulation) result() Result {
 
 const minutesADay = float64(minutes)
 
-// spreads computes the standard deviations.
 func (r *Result) spreads(t *count) {
 	const one = wholeNode / 100 // percent
 	const each = int(Part / time.Minute)

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,18 +18,10 @@ const (
 	batchWeight  = 3
 )
 
-// scheduler places pods.
 type scheduler struct {
 	waterline bool
 	set       place.Settings
-	nodes     []place.Node
-	names     []string
-	reports   []place.Report
-	written   []time.Duration // when each report was
-	offers    []model.Amount  // that are published
-	tree      []place.Hierarchy
-	weights   [][]place.Weight
-	sums      []place.Sums
+	nodes     []known
 	ledger    place.Ledger
 	start     int // the node to look at first
 	random    *rand.Rand
@@ -37,19 +30,28 @@ type scheduler struct {
 	scores, costs []int64
 }
 
+// known is what the scheduler knows of a node.
+type known struct {
+	place.Node
+	name    string
+	report  place.Report
+	written time.Duration // when the report was
+	offer   model.Amount  // that is published
+	tree    place.Hierarchy
+	weights []place.Weight
+	sums    place.Sums
+}
+
 func newScheduler(o *Options) *scheduler {
 	s := &scheduler{
-		waterline: o.Scheduler == Waterline, set: place.DefaultSettings(), nodes: make([]place.Node, o.Nodes),
-		names: make([]string, o.Nodes), reports: make([]place.Report, o.Nodes), written: make([]time.Duration, o.Nodes),
-		offers: make([]model.Amount, o.Nodes), tree: make([]place.Hierarchy, o.Nodes),
-		weights: make([][]place.Weight, o.Nodes), sums: make([]place.Sums, o.Nodes), random: rand.New(rand.NewPCG(o.Seed, 3)),
+		waterline: o.Scheduler == Waterline, set: place.DefaultSettings(), nodes: make([]known, o.Nodes),
+		random: rand.New(rand.NewPCG(o.Seed, 3)),
 	}
+	w := &o.Policy.Policy.Weight
 	for i := range s.nodes {
-		m := o.machine(i)
-		s.nodes[i].Allocatable, s.nodes[i].Requested = m.Allocatable, m.Pinned
-		s.names[i] = strconv.Itoa(i)
-		w := &o.Policy.Policy.Weight
-		s.tree[i] = place.Hierarchy{
+		m, n := o.machine(i), &s.nodes[i]
+		n.Allocatable, n.Requested, n.name = m.Allocatable, m.Pinned, strconv.Itoa(i)
+		n.tree = place.Hierarchy{
 			CPU: m.Capacity.CPU, PodsOnly: w.Scope == model.ScopeClass, OverrideGuaranteed: w.OverrideGuaranteed,
 		}
 	}
@@ -58,14 +60,15 @@ func newScheduler(o *Options) *scheduler {
 
 // see takes in what a node published and reported.
 func (s *scheduler) see(i int, n *member) {
-	s.offers[i] = n.Offer
+	k := &s.nodes[i]
+	k.offer = n.Offer
 	if !n.news {
 		return
 	}
 	n.news = false
 	cpu, memory := accountOf(&n.Reported[0]), accountOf(&n.Reported[1])
-	s.reports[i] = place.Report{CPU: cpu, Memory: memory, Hot: n.hot, Selling: n.selling}
-	s.nodes[i].Report, s.written[i] = &s.reports[i], n.told
+	k.report = place.Report{CPU: cpu, Memory: memory, Hot: n.hot, Selling: n.selling}
+	k.Report, k.written = &k.report, n.told
 }
 
 func accountOf(a *model.Account) place.Account {
@@ -81,9 +84,9 @@ func (s *scheduler) bind(i int, p *pod, now time.Duration) {
 	n.Requested = n.Requested.Plus(p.place.Requests)
 	n.Sold = n.Sold.Plus(p.place.Batch)
 	if p.online != nil {
-		s.weights[i] = append(s.weights[i], p.place.Weight)
-		s.sums[i] = s.sums[i].Add(&p.place.Weight)
-		s.ledger.Assume(s.names[i], p.UID, now+node.Uptime, place.Estimate(p.place.Requests, &s.set))
+		n.weights = append(n.weights, p.place.Weight)
+		n.sums = n.sums.Add(&p.place.Weight)
+		s.ledger.Assume(n.name, p.UID, now+node.Uptime, place.Estimate(p.place.Requests, &s.set))
 	}
 }
 
@@ -96,17 +99,13 @@ func (s *scheduler) unbind(i int, p *pod) {
 		return
 	}
 	s.ledger.Forget(p.UID)
-	left, sums := s.weights[i][:0], place.Sums{}
-	gone := false
-	for k := range s.weights[i] {
-		w := s.weights[i][k]
-		if !gone && w == p.place.Weight {
-			gone = true
-			continue
-		}
-		left, sums = append(left, w), sums.Add(&w)
+	if k := slices.Index(n.weights, p.place.Weight); k >= 0 {
+		n.weights = slices.Delete(n.weights, k, k+1)
 	}
-	s.weights[i], s.sums[i] = left, sums
+	n.sums = place.Sums{}
+	for k := range n.weights {
+		n.sums = n.sums.Add(&n.weights[k])
+	}
 }
 
 func minus(a, b model.Amount) model.Amount {
@@ -158,39 +157,37 @@ func wanted(nodes int) int {
 	return max(nodes*max(percent-nodes/by, leastPercent)/100, least)
 }
 
-// fit reports whether a pod fits on a node.
 func (s *scheduler) fit(i int, p *pod, now time.Duration) bool {
 	n := &s.nodes[i]
 	if p.online != nil {
 		return n.Requested.CPU+p.place.Requests.CPU <= n.Allocatable.CPU &&
 			n.Requested.Memory+p.place.Requests.Memory <= n.Allocatable.Memory
 	}
-	if n.Sold.CPU+p.Batch.CPU > s.offers[i].CPU || n.Sold.Memory+p.Batch.Memory > s.offers[i].Memory {
+	if n.Sold.CPU+p.Batch.CPU > n.offer.CPU || n.Sold.Memory+p.Batch.Memory > n.offer.Memory {
 		return false
 	}
 	if !s.waterline {
 		return true
 	}
-	s.reports[i].Age = now - s.written[i]
-	return place.BatchFilter(n, &s.set).Code == ""
+	n.report.Age = now - n.written
+	return place.BatchFilter(&n.Node, &s.set).Code == ""
 }
 
-// score scores the nodes that fit.
 func (s *scheduler) score(p *pod, now time.Duration) {
 	s.scores, s.costs = s.scores[:0], s.costs[:0]
 	for _, i := range s.fits {
 		n := &s.nodes[i]
-		score := place.StockScore(n, &p.place)
+		score := place.StockScore(&n.Node, &p.place)
 		if s.waterline {
-			s.reports[i].Age = now - s.written[i]
+			n.report.Age = now - n.written
 			if p.online == nil {
-				room, _ := place.BatchScore(n, &p.place, &s.set)
+				room, _ := place.BatchScore(&n.Node, &p.place, &s.set)
 				score += batchWeight * room
 			} else {
-				n.Assumed = s.ledger.Load(s.names[i], now+node.Uptime, &s.set)
-				load, _ := place.LoadScore(n, &p.place, &s.set)
+				n.Assumed = s.ledger.Load(n.name, now+node.Uptime, &s.set)
+				load, _ := place.LoadScore(&n.Node, &p.place, &s.set)
 				score += loadWeight * load
-				s.costs = append(s.costs, place.WeightCost(s.sums[i], &p.place.Weight, s.tree[i].CPU))
+				s.costs = append(s.costs, place.WeightCost(n.sums, &p.place.Weight, n.tree.CPU))
 			}
 		}
 		s.scores = append(s.scores, score)
@@ -206,9 +203,10 @@ func (s *scheduler) score(p *pod, now time.Duration) {
 // met returns how many pods of a node with a weight get the CPU that it lets them expect while all pods want CPU, and
 // how many have one.
 func (s *scheduler) met(i int) (met, all int64) {
-	got := place.Expect(&s.tree[i], s.weights[i])
-	for k := range s.weights[i] {
-		if wants := s.weights[i][k].Expects(s.tree[i].CPU); wants > 0 {
+	n := &s.nodes[i]
+	got := place.Expect(&n.tree, n.weights)
+	for k := range n.weights {
+		if wants := n.weights[k].Expects(n.tree.CPU); wants > 0 {
 			all++
 			if got[k]*1000 >= wants*s.set.Met {
 				met++

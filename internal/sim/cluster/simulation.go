@@ -2,8 +2,9 @@ package cluster
 
 import (
 	"cmp"
-	"container/heap"
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -23,9 +24,9 @@ type simulation struct {
 	nodes    []*member
 	on       map[string]int // node of each pod
 	online   []*pod
-	distinct int // pods of the trace
-	history  int // days that teach the predictors
-	restarts restarting
+	distinct int                      // pods of the trace
+	history  int                      // days that teach the predictors
+	restarts map[time.Duration][]*pod // online pods, by the tick at which they are started anew
 	schedule *scheduler
 	jobs     *jobs.Queue
 	pool     *yarn.Pool // nil: none
@@ -40,7 +41,8 @@ type simulation struct {
 func newSimulation(o *Options) *simulation {
 	s := &simulation{
 		o: o, now: -warmUp, on: map[string]int{}, schedule: newScheduler(o), random: rand.New(rand.NewPCG(o.Seed, 1)),
-		jobs: jobs.New(o.jobs(), o.Seed, node.Dawn().Add(-begins)), counts: make([]count, max(o.Parallel, 1)),
+		jobs: o.queue(o.Jobs, float64(o.Batch.CPU)/1000, o.Seed), counts: make([]count, max(o.Parallel, 1)),
+		restarts: map[time.Duration][]*pod{},
 	}
 	o.every = o.step()
 	for i := range o.Nodes {
@@ -53,9 +55,9 @@ func newSimulation(o *Options) *simulation {
 		services, s.distinct, s.history = o.services(s.random)
 		s.online = o.onlinePods(services, s.random)
 	}
-	if o.Pool != nil {
-		s.pool = yarn.New(o.Pool.Settings, o.Nodes, jobs.New(o.poolJobs(), o.Seed+1<<16, node.Dawn().Add(-begins)),
-			node.Dawn().Add(-warmUp))
+	if p := o.Pool; p != nil {
+		cores := float64(p.Container.VCores) / float64(max(p.Core, 1))
+		s.pool = yarn.New(p.Settings, o.Nodes, o.queue(p.Jobs, cores, o.Seed+1<<16), node.Dawn().Add(-warmUp))
 		for i, n := range s.nodes {
 			n.crew = &crew{pool: s.pool, at: i}
 		}
@@ -67,7 +69,6 @@ func newSimulation(o *Options) *simulation {
 	return s
 }
 
-// step lets a tick pass.
 func (s *simulation) step() {
 	before := s.effect.Selling
 	s.effect = policy.At(&s.o.Policy, node.Dawn().Add(s.now))
@@ -142,7 +143,6 @@ func (s *simulation) each(do func(t *count, n *member)) {
 	wg.Wait()
 }
 
-// collect takes in what became of a node.
 func (s *simulation) collect(i int, n *member) {
 	for range n.ended {
 		s.schedule.nodes[i].Sold = minus(s.schedule.nodes[i].Sold, s.o.Batch)
@@ -167,7 +167,7 @@ func (s *simulation) manage() {
 	for i, n := range s.nodes {
 		if e := n.request; e != nil {
 			r := evictbudget.Request{
-				Node: s.schedule.names[i], Renewed: strconv.Itoa(n.renewed), UID: e.UID, Code: e.Reason.Code, Ready: true,
+				Node: strconv.Itoa(i), Renewed: strconv.Itoa(n.renewed), UID: e.UID, Code: e.Reason.Code, Ready: true,
 				PerNode: s.effect.Policy.Protect.EvictPerHour,
 				Pod:     evictbudget.Pod{Known: true},
 			}
@@ -224,15 +224,18 @@ func (s *simulation) arrive() {
 		k := int((s.now + warmUp) / tick)
 		for _, p := range s.online[len(s.online)*k/ticks : len(s.online)*(k+1)/ticks] {
 			if s.start(p) {
-				heap.Push(&s.restarts, p)
+				s.renew(p)
 			} else {
 				s.count.unplaced++
 			}
 		}
 	}
-	for len(s.restarts) > 0 && s.restarts[0].until <= s.now {
-		s.restart(heap.Pop(&s.restarts).(*pod))
+	due := s.restarts[s.now]
+	slices.SortFunc(due, func(a, b *pod) int { return cmp.Or(cmp.Compare(a.until, b.until), cmp.Compare(a.UID, b.UID)) })
+	for _, p := range due {
+		s.restart(p)
 	}
+	delete(s.restarts, s.now)
 	s.jobs.Arrive(node.Dawn().Add(s.now))
 	for {
 		t, more := s.jobs.Take()
@@ -240,7 +243,9 @@ func (s *simulation) arrive() {
 			break
 		}
 		s.batches++
-		if !s.start(s.o.batchPod(s.batches, t)) {
+		p := batchPod(fmt.Sprintf("b%09d", s.batches), "Job/sim", s.o.Batch, s.o.Batch.CPU)
+		p.task = t
+		if !s.start(p) {
 			s.jobs.Again(t)
 			break // all batch pods request the same
 		}
@@ -250,13 +255,19 @@ func (s *simulation) arrive() {
 	}
 }
 
+// renew has an online pod started anew at the first tick after its time.
+func (s *simulation) renew(p *pod) {
+	ticks := (p.until + warmUp + tick - 1) / tick // since the beginning of the simulation
+	s.restarts[ticks*tick-warmUp] = append(s.restarts[ticks*tick-warmUp], p)
+}
+
 // restart starts an online pod anew, as a rolling update does: the new pod gets a node while the old one is there. If
 // no node has room, the old one stays for a while.
 func (s *simulation) restart(old *pod) {
 	p := old.again()
 	if !s.start(p) {
 		old.until = s.now + time.Minute
-		heap.Push(&s.restarts, old)
+		s.renew(old)
 		return
 	}
 	i := s.on[old.UID]
@@ -267,7 +278,7 @@ func (s *simulation) restart(old *pod) {
 	delete(s.on, old.UID)
 	if s.o.Lifetime > 0 {
 		p.until = s.now + max(time.Duration(s.random.ExpFloat64()*float64(s.o.Lifetime)), tick)
-		heap.Push(&s.restarts, p)
+		s.renew(p)
 	}
 }
 
@@ -290,33 +301,9 @@ func (s *simulation) start(p *pod) bool {
 	return true
 }
 
-// weigh counts which weights are met.
 func (s *simulation) weigh() {
 	for i := range s.nodes {
 		met, all := s.schedule.met(i)
 		s.count.met, s.count.weighted = s.count.met+met, s.count.weighted+all
 	}
-}
-
-// restarting is a heap of the online pods by the time of their next start.
-type restarting []*pod
-
-// Len, Less, Swap, Push and Pop are for package heap.
-func (r restarting) Len() int { return len(r) }
-
-func (r restarting) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(r[i].until, r[j].until), cmp.Compare(r[i].UID, r[j].UID)) < 0
-}
-
-func (r restarting) Swap(i, j int) { r[i], r[j] = r[j], r[i] }
-
-// Push adds a pod at the end.
-func (r *restarting) Push(p any) { *r = append(*r, p.(*pod)) }
-
-// Pop removes the last one.
-func (r *restarting) Pop() any {
-	last := len(*r) - 1
-	p := (*r)[last]
-	*r = (*r)[:last]
-	return p
 }

@@ -17,7 +17,6 @@ import (
 
 type podName struct{ namespace, name string }
 
-// podUsage is one pod.
 type podUsage struct {
 	podName
 	node        string // the last one
@@ -30,7 +29,6 @@ type podUsage struct {
 // pinned reports whether a pod is on its node whatever the scheduler does.
 func (p *podUsage) pinned() bool { return p.kind == "DaemonSet" || p.kind == "Node" }
 
-// readPods reads what pods use.
 func (r *reader) readPods(ctx context.Context) error {
 	name, err := r.series(ctx, podCPU(), r.span(step), func(l prometheus.Metric, i int, v float64) {
 		p := r.pod(l, true)
@@ -204,13 +202,13 @@ func (r *reader) recording() (*Recording, error) {
 				n.Pinned = n.Pinned.Plus(p.request)
 			}
 			if recorded(n.CPU) == 0 {
-				n.add(p)
+				n.sum(p, -1)
 			}
 		default:
 			if n == nil {
 				unknown++
 			} else {
-				n.subtract(p)
+				n.sum(p, 1)
 			}
 			workloads[p.workload()] = append(workloads[p.workload()], p)
 		}
@@ -271,12 +269,8 @@ func latest(series []int32) int {
 	return -1
 }
 
-// add adds what a pinned pod uses to a node whose own use was not recorded.
-func (n *nodeUse) add(p *podUsage) { n.sum(p, -1) }
-
-// subtract takes what a pod uses from the use of its node, because the pod is simulated itself.
-func (n *nodeUse) subtract(p *podUsage) { n.sum(p, 1) }
-
+// sum counts what a pod uses: with sign 1 that of a pod that is simulated itself, which is taken from the use of its
+// node; with sign -1 that of a pinned pod, which is added to a node whose own use was not recorded.
 func (n *nodeUse) sum(p *podUsage, sign int64) {
 	if n.pods == nil {
 		n.pods, n.podMemory = make([]int64, len(n.CPU)), make([]int64, len(n.Memory))

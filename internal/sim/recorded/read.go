@@ -23,7 +23,6 @@ type Request struct {
 	Progress func(doing string)
 }
 
-// reader gathers a recording.
 type reader struct {
 	Request
 	s     *Server
@@ -145,13 +144,7 @@ const (
 // put sets a value of a series, unless it has a higher one: several scrapers may have seen the same.
 func put(series []int32, i int, v float64) { series[i] = max(series[i], int32(min(v+0.5, 1<<31-1))) }
 
-func blank(n int) []int32 {
-	all := make([]int32, n)
-	for i := range all {
-		all[i] = missing
-	}
-	return all
-}
+func blank(n int) []int32 { return slices.Repeat([]int32{missing}, n) }
 
 // nodeUse is a node, and what all of it uses.
 type nodeUse struct {
@@ -181,7 +174,6 @@ func (r *reader) nameOf(labels prometheus.Metric) string {
 	return host
 }
 
-// readNodes reads the nodes' sizes and use.
 func (r *reader) readNodes(ctx context.Context) error {
 	for _, m := range nodeNames() {
 		_, err := r.series(ctx, []metric{m}, r.span(time.Hour), func(l prometheus.Metric, _ int, _ float64) {
@@ -218,7 +210,6 @@ func (r *reader) readNodes(ctx context.Context) error {
 	return errors.Join(err, r.checkNodes(cpu))
 }
 
-// readSizes finds the nodes.
 func (r *reader) readSizes(ctx context.Context) error {
 	last := span{begin: r.begin.Add(time.Duration(r.Days-1) * day), count: int(day / time.Hour), step: time.Hour}
 	size := func(set func(n *Node, v float64)) func(prometheus.Metric, int, float64) {

@@ -92,7 +92,6 @@ func (r *Recording) Options(o cluster.Options) cluster.Options {
 	return o
 }
 
-// inBytes turns MiB into bytes.
 func inBytes(g *trace.Grid) *trace.Grid {
 	if g != nil {
 		g.Limit *= 1 << 20

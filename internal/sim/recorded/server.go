@@ -33,15 +33,6 @@ type Server struct {
 	warnings []string // of the server, each once
 }
 
-// warn keeps what the server says about its answer, such as that a part of it is missing.
-func (s *Server) warn(all prometheus.Warnings) {
-	for _, w := range all {
-		if !slices.Contains(s.warnings, w) {
-			s.warnings = append(s.warnings, w)
-		}
-	}
-}
-
 // NewServer returns the server at an address. Requests go through the transport, which adds the user's credentials.
 func NewServer(address string, transport http.RoundTripper) (*Server, error) {
 	u, err := url.Parse(address)
@@ -55,13 +46,26 @@ func NewServer(address string, transport http.RoundTripper) (*Server, error) {
 	return &Server{api: prometheus.NewAPI(client), name: u.Redacted(), wait: firstWait}, nil
 }
 
-// try asks again, with growing waits, while the server is busy or cannot be reached.
-func try[T any](ctx context.Context, s *Server, ask func(context.Context) (T, error)) (T, error) {
+// query is one of the server's ways to evaluate an expression.
+type query func(context.Context) (model.Value, prometheus.Warnings, prometheus.Infos, error)
+
+// try asks again, with growing waits, while the server is busy or cannot be reached. It keeps what the server says
+// about its answer, such as that a part of it is missing.
+func try[T model.Value](ctx context.Context, s *Server, expr string, ask query) (T, error) {
 	wait := s.wait
 	for n := 1; ; n++ {
 		limited, cancel := context.WithTimeout(ctx, queryTimeout)
-		v, err := ask(limited)
+		value, warnings, _, err := ask(limited)
 		cancel()
+		for _, w := range warnings {
+			if !slices.Contains(s.warnings, w) {
+				s.warnings = append(s.warnings, w)
+			}
+		}
+		v, ok := value.(T)
+		if err == nil && !ok {
+			err = fmt.Errorf("%s is a %s", expr, value.Type())
+		}
 		if err == nil || n == attempts || ctx.Err() != nil || !passing(err) {
 			return v, s.explain(err)
 		}
@@ -126,17 +130,10 @@ func (s *Server) explain(err error) error {
 
 // at evaluates an expression at a time.
 func (s *Server) at(ctx context.Context, expr string, t time.Time) (model.Vector, error) {
-	return try(ctx, s, func(ctx context.Context) (model.Vector, error) {
-		v, warnings, _, err := s.api.Query(ctx, expr, t)
-		s.warn(warnings)
-		if err != nil {
-			return nil, err
-		}
-		all, ok := v.(model.Vector)
-		if !ok {
-			return nil, fmt.Errorf("%s is a %s", expr, v.Type())
-		}
-		return all, nil
+	return try[model.Vector](ctx, s, expr, func(ctx context.Context) (
+		model.Value, prometheus.Warnings, prometheus.Infos, error,
+	) {
+		return s.api.Query(ctx, expr, t)
 	})
 }
 
@@ -157,19 +154,12 @@ func (s *Server) over(
 		n := min(most, all.count-first)
 		// A value covers the time before it.
 		begin := all.begin.Add(time.Duration(first+1) * all.step)
-		piece, err := try(ctx, s, func(ctx context.Context) (model.Matrix, error) {
-			v, warnings, _, err := s.api.QueryRange(ctx, expr, prometheus.Range{
+		piece, err := try[model.Matrix](ctx, s, expr, func(ctx context.Context) (
+			model.Value, prometheus.Warnings, prometheus.Infos, error,
+		) {
+			return s.api.QueryRange(ctx, expr, prometheus.Range{
 				Start: begin, End: begin.Add(time.Duration(n-1) * all.step), Step: all.step,
 			})
-			s.warn(warnings)
-			if err != nil {
-				return nil, err
-			}
-			m, ok := v.(model.Matrix)
-			if !ok {
-				return nil, fmt.Errorf("%s is a %s", expr, v.Type())
-			}
-			return m, nil
 		})
 		switch {
 		case err != nil && n > 1 && tooMuch(err) && ctx.Err() == nil:

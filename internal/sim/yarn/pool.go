@@ -155,7 +155,6 @@ func (p *Pool) Round(now time.Time, changed func(i int)) {
 	}
 }
 
-// carry carries out a step.
 func (p *Pool) carry(i int, s *pool.Step, now time.Time, changed func(i int)) {
 	w := p.Workers[i]
 	if w.Pod != nil {
