@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -170,7 +172,6 @@ func (c *caller) review(ctx context.Context, token string) (accepted bool, err e
 	return true, nil
 }
 
-// name returns the user's name.
 func (c *caller) name() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -220,13 +221,7 @@ func makeRoom[K comparable, V any](entries map[K]V, most int, until func(V) time
 	if len(entries) < most {
 		return
 	}
-	var first K
-	var at time.Time
-	found := false
-	for key, value := range entries {
-		if u := until(value); !found || u.Before(at) {
-			first, at, found = key, u, true
-		}
-	}
-	delete(entries, first)
+	delete(entries, slices.MinFunc(slices.Collect(maps.Keys(entries)), func(a, b K) int {
+		return until(entries[a]).Compare(until(entries[b]))
+	}))
 }

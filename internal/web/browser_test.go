@@ -205,7 +205,9 @@ func scaled(a account, nodes, of int) (to account) {
 	if nodes <= of {
 		return a
 	}
-	to.add(&a, int64(nodes/of))
+	for range nodes / of {
+		to.add(&a)
+	}
 	return to
 }
 

@@ -27,20 +27,14 @@ func (s *sums) add(n *node, now time.Time) {
 	if n.cpu.measured && !n.cpu.batchKnown {
 		s.unknown++
 	}
-	s.cpu.add(&n.cpu, 1)
-	s.memory.add(&n.memory, 1)
+	s.cpu.add(&n.cpu)
+	s.memory.add(&n.memory)
 }
 
-// add adds another account, multiplied.
-func (a *account) add(b *account, times int64) {
-	a.capacity += times * b.capacity
-	a.ceiling += times * b.ceiling
-	a.system += times * b.system
-	a.online += times * b.online
-	a.batch += times * b.batch
-	a.offer += times * b.offer
-	a.bound += times * b.bound
-	a.allowance += times * b.allowance
+func (a *account) add(b *account) {
+	a.capacity, a.ceiling, a.system = a.capacity+b.capacity, a.ceiling+b.ceiling, a.system+b.system
+	a.online, a.batch, a.allowance = a.online+b.online, a.batch+b.batch, a.allowance+b.allowance
+	a.offer, a.bound = a.offer+b.offer, a.bound+b.bound
 }
 
 // point is the mean of the cluster's sums over a time.
@@ -88,6 +82,6 @@ func (r *ring) add(now time.Time, step time.Duration, most int, s sums) {
 	p.nodes += s.nodes
 	p.unknown += s.unknown
 	p.absent += s.absent
-	p.cpu.add(&s.cpu, 1)
-	p.memory.add(&s.memory, 1)
+	p.cpu.add(&s.cpu)
+	p.memory.add(&s.memory)
 }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -113,13 +114,8 @@ func engine(s *v1alpha1.WorkerPoolSpec) string {
 // sorted returns the rows of a table in the order of their names.
 func sorted[T any](t *cache.Table[T]) []T {
 	rows, _ := t.All()
-	names := make([]string, 0, len(rows))
-	for name := range rows {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	all := make([]T, 0, len(rows))
-	for _, name := range names {
+	var all []T
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		all = append(all, rows[name])
 	}
 	return all

@@ -219,7 +219,6 @@ func resourceOf(r *v1alpha1.ResourceReport, in func(*resource.Quantity) int64) m
 	return all
 }
 
-// cpu is one CPU of a node.
 type cpu struct {
 	ID   int  `json:"id"`
 	Core int  `json:"core"` // the lowest CPU of its core

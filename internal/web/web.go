@@ -122,7 +122,6 @@ func (s *Server) sample() {
 	s.history.add(now, all)
 }
 
-// sums adds up all nodes.
 func (s *Server) sums(now time.Time) (all sums) {
 	s.reports.Each(func(_ string, n node) { all.add(&n, now) })
 	return all
