@@ -12,7 +12,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
@@ -41,58 +40,45 @@ func readCluster(ctx context.Context, core, custom rest.Interface) (*clusterFact
 		at: time.Now(), reports: map[string]*v1alpha1.NodeReport{}, policies: map[string]*model.Policy{},
 		namespaces: map[string]map[string]string{},
 	}
-	err := pages(ctx, core, "nodes", func(l *corev1.NodeList) { f.nodes = append(f.nodes, l.Items...) })
-	if err == nil {
-		err = pages(ctx, core, "pods", func(l *corev1.PodList) { f.pods = append(f.pods, l.Items...) })
-	}
-	if err == nil {
-		err = pages(ctx, core, "namespaces", func(l *corev1.NamespaceList) {
-			for i := range l.Items {
-				f.namespaces[l.Items[i].Name] = l.Items[i].Labels
-			}
-		})
-	}
-	if err == nil {
-		err = pages(ctx, custom, "nodereports", func(l *v1alpha1.NodeReportList) {
-			for i := range l.Items {
-				f.reports[l.Items[i].Name] = &l.Items[i]
-			}
-		})
-	}
-	if err == nil {
-		err = pages(ctx, custom, "colocationpolicies", func(l *v1alpha1.ColocationPolicyList) {
-			for i := range l.Items {
-				if p, err := kube.Policy(&l.Items[i]); err == nil { // an invalid one governs no node
-					f.policies[p.Name] = &p.Policy
-				}
-			}
-		})
-	}
+	var nodes corev1.NodeList
+	var namespaces corev1.NamespaceList
+	var reports v1alpha1.NodeReportList
+	var policies v1alpha1.ColocationPolicyList
 	var budgets policyv1.PodDisruptionBudgetList
-	if err == nil {
-		err = listPath(ctx, core, "/apis/policy/v1/poddisruptionbudgets", &budgets)
-	}
-	f.budgets = budgets.Items
-	return f, err
-}
-
-// listOf is a list of objects as the API returns it.
-type listOf[T any] interface {
-	*T
-	runtime.Object
-	metav1.ListInterface
-}
-
-// pages reads all objects of a resource, 500 at a time.
-func pages[T any, L listOf[T]](ctx context.Context, client rest.Interface, resource string, take func(L)) error {
-	for token := ""; ; {
-		page := L(new(T))
-		err := client.Get().Resource(resource).Param("limit", "500").Param("continue", token).Do(ctx).Into(page)
+	for _, err := range []error{
+		list(ctx, core, "nodes", "", &nodes), f.readPods(ctx, core), list(ctx, core, "namespaces", "", &namespaces),
+		list(ctx, custom, "nodereports", "", &reports), list(ctx, custom, "colocationpolicies", "", &policies),
+		listPath(ctx, core, "/apis/policy/v1/poddisruptionbudgets", &budgets),
+	} {
 		if err != nil {
-			return fmt.Errorf("listing %s: %w", resource, err)
+			return nil, err
 		}
-		take(page)
-		if token = page.GetContinue(); token == "" {
+	}
+	f.nodes, f.budgets = nodes.Items, budgets.Items
+	for i := range namespaces.Items {
+		f.namespaces[namespaces.Items[i].Name] = namespaces.Items[i].Labels
+	}
+	for i := range reports.Items {
+		f.reports[reports.Items[i].Name] = &reports.Items[i]
+	}
+	for i := range policies.Items {
+		if p, err := kube.Policy(&policies.Items[i]); err == nil { // an invalid one governs no node
+			f.policies[p.Name] = &p.Policy
+		}
+	}
+	return f, nil
+}
+
+// readPods reads all pods, 500 at a time.
+func (f *clusterFacts) readPods(ctx context.Context, core rest.Interface) error {
+	for token := ""; ; {
+		var page corev1.PodList
+		err := core.Get().Resource("pods").Param("limit", "500").Param("continue", token).Do(ctx).Into(&page)
+		if err != nil {
+			return fmt.Errorf("listing pods: %w", err)
+		}
+		f.pods = append(f.pods, page.Items...)
+		if token = page.Continue; token == "" {
 			return nil
 		}
 	}
