@@ -121,7 +121,6 @@ func (b *bundle) write(name string, content []byte) {
 	b.files = append(b.files, name)
 }
 
-// lacks notes what is missing.
 func (b *bundle) lacks(what string, err error) {
 	b.missing = append(b.missing, fmt.Sprintf("%s: %s", what, scrub([]byte(err.Error()))))
 }
@@ -134,13 +133,10 @@ func (b *bundle) close() error {
 
 func (b *bundle) summary(out io.Writer, file string) {
 	fmt.Fprintf(out, "%s: %s, %.1f MiB before compression\n", file, count(len(b.files), "file"), float64(b.size)/(1<<20))
-	for _, m := range b.missing {
-		fmt.Fprintf(out, "missing: %s\n", m)
-	}
+	printEach(out, "missing: %s\n", b.missing)
 	fmt.Fprintln(out, "It has names of nodes, namespaces, pods and labels. Read it before you pass it on.")
 }
 
-// collect fills the bundle.
 func (b *bundle) collect(ctx context.Context, a *apis, nodes []string) {
 	b.add("versions.txt", fmt.Appendf(nil, "waterline %s, commit %s, at %s\n", version, builtFrom(),
 		b.now.Format(time.RFC3339)))
@@ -214,10 +210,7 @@ func (b *bundle) object(ctx context.Context, a *apis, name, path string) {
 	}
 	strip(object)
 	var pretty bytes.Buffer
-	if err := printJSON(&pretty, object); err != nil {
-		b.lacks(name, err)
-		return
-	}
+	_ = printJSON(&pretty, object) // what was decoded can be encoded
 	b.add(name, pretty.Bytes())
 }
 
@@ -258,7 +251,6 @@ func (b *bundle) log(ctx context.Context, a *apis, p *corev1.Pod, container stri
 	}
 }
 
-// agent adds what the agent of a node says.
 func (b *bundle) agent(ctx context.Context, a *apis, node string) {
 	dir := "nodes/" + filepath.Base(node) + "/"
 	b.answers(ctx, a, node, dir, metricsPort, map[string]string{"metrics.txt": "/metrics"})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"sync"
@@ -38,12 +39,7 @@ func (r *reach) flags(c *cobra.Command) {
 			if err != nil {
 				return nil, cobra.ShellCompDirectiveError
 			}
-			var names []string
-			for name := range raw.Contexts {
-				names = append(names, name)
-			}
-			slices.Sort(names)
-			return names, cobra.ShellCompDirectiveNoFileComp
+			return slices.Sorted(maps.Keys(raw.Contexts)), cobra.ShellCompDirectiveNoFileComp
 		})
 }
 

@@ -26,7 +26,6 @@ type system struct {
 	only    string   // of the objects of the last path, those that name this; "": all
 }
 
-// systems lists all of them.
 func systems() []system {
 	return []system{
 		{

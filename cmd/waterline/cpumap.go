@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/waterline-io/waterline/internal/agent/serve"
 	"github.com/waterline-io/waterline/internal/model"
@@ -22,7 +21,6 @@ const (
 	markNone      = '-'
 )
 
-// cpuView is the map as it is shown.
 type cpuView struct {
 	m      *serve.CPUMap
 	online model.CPUSet
@@ -49,9 +47,7 @@ func printCPUMap(out io.Writer, m *serve.CPUMap, node string, paint func(byte) s
 	if err := v.printPods(out); err != nil {
 		return err
 	}
-	for _, n := range m.Notices {
-		fmt.Fprintf(out, "\nnotice: %s\n", n)
-	}
+	printEach(out, "\nnotice: %s\n", m.Notices)
 	return nil
 }
 
@@ -86,9 +82,9 @@ func (v *cpuView) makeRows() {
 	})
 	var rows []cpuRow
 	for _, c := range cpus {
-		if n := len(rows); n == 0 || !rows[n-1].cores.Has(c.Core) || rows[n-1].l3 != c.L3 || rows[n-1].node != c.Node ||
-			rows[n-1].socket != c.Socket {
-			rows = append(rows, cpuRow{socket: c.Socket, node: c.Node, l3: c.L3, cores: model.CPUs(c.Core)})
+		core := cpuRow{socket: c.Socket, node: c.Node, l3: c.L3, cores: model.CPUs(c.Core)}
+		if n := len(rows); n == 0 || !rows[n-1].cores.Has(c.Core) || !rows[n-1].sameDomain(&core) {
+			rows = append(rows, core)
 		}
 		r := &rows[len(rows)-1]
 		r.cpus.Add(c.ID)
@@ -291,12 +287,9 @@ func (v *cpuView) printPods(out io.Writer) error {
 		return err
 	}
 	fmt.Fprintln(out)
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "POD\tCONTAINER\tMODE\tCPUS\tSET")
-	for _, p := range v.m.Pods {
-		fmt.Fprintf(t, "%s/%s\t%s\t%s\t%d\t%s\n", p.Namespace, p.Name, p.Container, p.Mode, p.CPUs.Len(), cpuList(p.CPUs))
-	}
-	return t.Flush()
+	return table(out, "POD\tCONTAINER\tMODE\tCPUS\tSET", v.m.Pods, func(p *serve.CPUPod) string {
+		return fmt.Sprintf("%s/%s\t%s\t%s\t%d\t%s", p.Namespace, p.Name, p.Container, p.Mode, p.CPUs.Len(), cpuList(p.CPUs))
+	})
 }
 
 // count writes a number of things.

@@ -8,10 +8,10 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/waterline-io/waterline/internal/agent/serve"
 	"github.com/waterline-io/waterline/internal/model"
@@ -51,24 +51,11 @@ With --plan, show only the containers that would move. Nothing moves. The exit c
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
 			defer cancel()
-			address = ownAgent(address, node != "")
-			if address == "" {
-				a, err := cluster.connect()
-				if err != nil {
-					return fmt.Errorf("%w; --agent asks an agent without a cluster", err)
-				}
-				if node == "" {
-					if node, err = findNode(ctx, a, request.Namespace, request.Name); err != nil {
-						return err
-					}
-				}
-				forwarded, stop, err := forwardToNode(ctx, a, node)
-				if err != nil {
-					return err
-				}
-				defer stop()
-				address = forwarded
+			address, node, stop, err := cluster.agent(ctx, address, node, request.Namespace, request.Name)
+			if err != nil {
+				return err
 			}
+			defer stop()
 			out := c.OutOrStdout()
 			if plan != "" {
 				return showCPUPlan(ctx, out, address, request, &o)
@@ -100,11 +87,7 @@ func findNode(ctx context.Context, a *apis, namespace, pod string) (string, erro
 	if err != nil {
 		return "", fmt.Errorf("looking up the agents: %w", err)
 	}
-	var nodes []string
-	for i := range found {
-		nodes = append(nodes, found[i].Spec.NodeName)
-	}
-	return onlyNode(nodes, a.home(ctx))
+	return onlyNode(namesOf(found, func(p *corev1.Pod) string { return p.Spec.NodeName }), a.home(ctx))
 }
 
 // onlyNode returns the node of the only agent of a namespace. The error lists the nodes to choose from.
@@ -141,12 +124,9 @@ func printCPUPlan(out io.Writer, p *serve.CPUPlan, r serve.CPURequest) error {
 	}
 	fmt.Fprintf(out, "With mode %[3]s for pod %[1]s/%[2]s, %[4]s would move:\n\n", r.Namespace, r.Name, r.Mode,
 		count(len(p.Moves), "container"))
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "POD\tCONTAINER\tFROM\tTO\tWHY")
-	for _, m := range p.Moves {
-		fmt.Fprintf(t, "%s/%s\t%s\t%s\t→ %s\t%s\n", m.Namespace, m.Name, m.Container, cpuList(m.From), cpuList(m.To), m.Why)
-	}
-	return t.Flush()
+	return table(out, "POD\tCONTAINER\tFROM\tTO\tWHY", p.Moves, func(m *serve.CPUMove) string {
+		return fmt.Sprintf("%s/%s\t%s\t%s\t→ %s\t%s", m.Namespace, m.Name, m.Container, cpuList(m.From), cpuList(m.To), m.Why)
+	})
 }
 
 // cpuList writes a set for people.
@@ -171,7 +151,7 @@ func painted(mark byte) string {
 	colours := map[byte]string{markTwice: "1;31", markExclusive: "1;35", markShare: "33", markReserved: "34",
 		markShared: "32"}
 	if colour, found := colours[mark]; found {
-		return "\x1b[" + colour + "m" + string(rune(mark)) + "\x1b[0m"
+		return "\x1b[" + colour + "m" + string(rune(mark)) + normal
 	}
 	return plain(mark)
 }

@@ -13,6 +13,11 @@ import (
 	"github.com/waterline-io/waterline/lab/sandbox"
 )
 
+// onNode lists the commands that work on a node's kernel.
+func onNode() []*cobra.Command {
+	return []*cobra.Command{demoCommand(), restoreCommand(), helperCommand()}
+}
+
 // demoExperiments lists the experiments that the demo runs, in order.
 func demoExperiments() []string { return []string{"fill", "weights", "preempt", "drift"} }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -58,7 +57,6 @@ type doctor struct {
 	findings []finding
 }
 
-// finding is the result of a check.
 type finding struct {
 	Level string `json:"level"` // ok, note or BAD
 	What  string `json:"what"`
@@ -106,10 +104,7 @@ func (d *doctor) result() error {
 
 // table prints findings one a line, with what to do beside each.
 func (d *doctor) table() error {
-	t := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "LEVEL\tFINDING\tWHAT TO DO")
-	for _, f := range d.findings {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", f.Level, f.What, orDash(f.Fix))
-	}
-	return t.Flush()
+	return table(d.out, "LEVEL\tFINDING\tWHAT TO DO", d.findings, func(f *finding) string {
+		return fmt.Sprintf("%s\t%s\t%s", f.Level, f.What, orDash(f.Fix))
+	})
 }

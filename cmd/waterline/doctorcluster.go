@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -80,19 +79,16 @@ func (d *doctor) cluster(ctx context.Context, a *apis, agents int) {
 		d.versions(r.nodes)
 		d.fought(ctx, a, r.pods, agents)
 	}
-	if err := d.daemonSets(ctx, a); err != nil {
-		d.unchecked("other agents", err)
-	}
-	if err := d.namespaces(ctx, a.core); err != nil {
-		d.unchecked("namespaces", err)
-	}
-	if err := d.scalers(ctx, a.core); err != nil {
-		d.unchecked("autoscalers", err)
-	}
+	d.unchecked("other agents", d.daemonSets(ctx, a))
+	d.unchecked("namespaces", d.namespaces(ctx, a.core))
+	d.unchecked("autoscalers", d.scalers(ctx, a.core))
 }
 
+// unchecked adds a check that failed with an error; nil: it did not.
 func (d *doctor) unchecked(what string, err error) {
-	d.bad("run this as somebody who may read that", "%s could not be checked: %v", what, err)
+	if err != nil {
+		d.bad("run this as somebody who may read that", "%s could not be checked: %v", what, err)
+	}
 }
 
 // The oldest and the newest minor version of Kubernetes that are supported, and the oldest kernel.
@@ -173,9 +169,9 @@ func rival(s *appsv1.DaemonSet) string {
 		image, _, _ = strings.Cut(image, ":")
 		words = append(words, image)
 	}
-	for _, name := range slices.Sorted(maps.Keys(rivals)) {
-		if slices.Contains(words, name) {
-			return name
+	for _, word := range words {
+		if rivals[word] != "" {
+			return word
 		}
 	}
 	return ""
@@ -221,7 +217,6 @@ func (d *doctor) fails(node string, n *serve.NodeExplanation) {
 	}
 }
 
-// troubleFix says what to do about an error of an agent.
 func troubleFix(what, err string) string {
 	fix := ""
 	if what == "kubelet" {
@@ -257,7 +252,6 @@ func restless(n *serve.NodeExplanation) bool {
 	return n.Age >= least && float64(total) > anHour*n.Age.Hours()
 }
 
-// askNode asks the agent of a node about it.
 func askNode(ctx context.Context, a *apis, node string) (*serve.NodeExplanation, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -306,8 +300,8 @@ func findObstacles(ctx context.Context, client rest.Interface) ([]obstacle, erro
 	var limits corev1.LimitRangeList
 	var quotas corev1.ResourceQuotaList
 	for resource, into := range map[string]runtime.Object{"limitranges": &limits, "resourcequotas": &quotas} {
-		if err := client.Get().Resource(resource).Do(ctx).Into(into); err != nil {
-			return nil, fmt.Errorf("listing %s: %w", resource, err)
+		if err := list(ctx, client, resource, "", into); err != nil {
+			return nil, err
 		}
 	}
 	var all []obstacle

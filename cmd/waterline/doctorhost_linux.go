@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -145,11 +146,7 @@ func (d *doctor) writers(ctx context.Context, mount host.Mount, layout cgroup.La
 	}
 	err := host.WatchWriters(ctx, dirs, func(w host.Write) {
 		if knob, ours := cgroup.KnobOf(mount.Version, filepath.Base(w.Path)); ours {
-			program := w.Program
-			if program == "" {
-				program = "a process that has ended"
-			}
-			counts[writer{program, knob.String()}]++
+			counts[writer{cmp.Or(w.Program, "a process that has ended"), knob.String()}]++
 		}
 	})
 	if err != nil {

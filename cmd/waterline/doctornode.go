@@ -134,12 +134,10 @@ func flagOf(args []string, name string) string {
 
 // runtime checks that the container runtime has its plugin interface on.
 func (d *doctor) runtime(socket string) {
-	info, err := os.Stat(socket)
-	switch {
-	case err == nil && info.Mode()&os.ModeSocket != 0:
+	if info, err := os.Stat(socket); err == nil && info.Mode()&os.ModeSocket != 0 {
 		d.ok("the container runtime serves NRI at %s: new containers get their CPUs and limits before they start", socket)
-	default:
-		d.note("containerd has NRI from 2.0 on, CRI-O from 1.26; or set agent.nri.enabled: false",
-			"no NRI at %s: containers get CPUs of their own, and batch containers limits, after their start", socket)
+		return
 	}
+	d.note("containerd has NRI from 2.0 on, CRI-O from 1.26; or set agent.nri.enabled: false",
+		"no NRI at %s: containers get CPUs of their own, and batch containers limits, after their start", socket)
 }

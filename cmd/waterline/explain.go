@@ -17,7 +17,6 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
-// explainer is what an explanation is made from.
 type explainer struct {
 	cluster reach
 	address string // of an agent; "": it is reached through the cluster
@@ -26,7 +25,6 @@ type explainer struct {
 	at      moment
 }
 
-// answer is an explanation.
 type answer interface {
 	// print writes the explanation for people. Reason codes in it are explained below it.
 	print(out io.Writer) error
@@ -128,7 +126,6 @@ func explained(args []string) (kind, name string, err error) {
 	}
 }
 
-// check checks that the flags go together.
 func (e *explainer) check(kind, name string) (err error) {
 	recorded := e.journal != "" || !e.at.IsZero()
 	switch {
@@ -179,7 +176,6 @@ func (e *explainer) explain(ctx context.Context, kind, name string) (answer, err
 	return explainPolicy(ctx, a, name)
 }
 
-// completeArgs completes the kind and the name.
 func (e *explainer) completeArgs(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return kinds, cobra.ShellCompDirectiveNoFileComp
@@ -198,11 +194,7 @@ func (e *explainer) completeArgs(c *cobra.Command, args []string, _ string) ([]s
 		case "worker", "nm":
 			var pods corev1.PodList
 			err := a.core.Get().Namespace(in).Resource("pods").Param("labelSelector", v1alpha1.LabelPool).Do(ctx).Into(&pods)
-			var all []string
-			for i := range pods.Items {
-				all = append(all, pods.Items[i].Name)
-			}
-			return all, err
+			return namesOf(pods.Items, func(p *corev1.Pod) string { return p.Name }), err
 		default:
 			return names(ctx, a.core, "pods", in, &corev1.PodList{})
 		}

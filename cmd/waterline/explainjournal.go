@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,18 +73,10 @@ func (r *record) read(all rounds) {
 	}
 }
 
-// has reports whether a round has the pod.
 func (r *record) has(round *node.Round) bool {
-	return podOf(round.Node.Pods, r.namespace, r.name) != nil
-}
-
-func podOf(pods []*model.Pod, namespace, name string) *model.Pod {
-	for _, p := range pods {
-		if p.Namespace == namespace && p.Name == name {
-			return p
-		}
-	}
-	return nil
+	return slices.ContainsFunc(round.Node.Pods, func(p *model.Pod) bool {
+		return p.Namespace == r.namespace && p.Name == r.name
+	})
 }
 
 // none returns an error that says why no round was chosen.
@@ -92,13 +85,11 @@ func (r *record) none(where string) error {
 	if text := r.lacks(); text != "" {
 		bad = "; " + text
 	}
-	switch {
-	case r.Read == 0:
+	if r.Read == 0 {
 		return fmt.Errorf("%s has no round%s%s", where, before(r.at), bad)
-	default:
-		return fmt.Errorf("%s has %s from %s to %s, and none of them has a pod %s in namespace %s%s", where,
-			count(r.Read, "round"), clock(r.From), clock(r.To), r.name, r.namespace, bad)
 	}
+	return fmt.Errorf("%s has %s from %s to %s, and none of them has a pod %s in namespace %s%s", where,
+		count(r.Read, "round"), clock(r.From), clock(r.To), r.name, r.namespace, bad)
 }
 
 // print says what the journal has besides the round that is explained.
@@ -148,10 +139,16 @@ func (e *explainer) byJournal(kind, name string) (answer, error) {
 			best = r
 		}
 	}
-	return best.answer(e.journal)
+	switch {
+	case best.chosen == nil:
+		return nil, best.none(e.journal)
+	case kind == "node":
+		return &nodeAnswer{NodeExplanation: serve.RecordedNode(best.chosen), Journal: best}, nil
+	}
+	x, _ := serve.RecordedPod(best.chosen, best.namespace, best.name)
+	return &podAnswer{Explanation: &x, Journal: best}, nil
 }
 
-// record returns a record for what is to be explained.
 func (e *explainer) record(kind, name string) *record {
 	if kind == "node" {
 		return &record{at: e.at.Time}
@@ -159,25 +156,16 @@ func (e *explainer) record(kind, name string) *record {
 	return &record{namespace: e.cluster.in(), name: name, at: e.at.Time}
 }
 
-// answer explains by the chosen round.
-func (r *record) answer(where string) (answer, error) {
-	if r.chosen == nil {
-		return nil, r.none(where)
-	}
-	if r.name == "" {
-		return &nodeAnswer{NodeExplanation: serve.RecordedNode(r.chosen), Journal: r}, nil
-	}
-	e, _ := serve.RecordedPod(r.chosen, r.namespace, r.name)
-	return &podAnswer{Explanation: &e, Journal: r}, nil
-}
-
-// fromAgent looks through the journal that an agent serves.
+// fromAgent looks through the journal that an agent serves. The error also says why no round was chosen.
 func (r *record) fromAgent(ctx context.Context, address string) error {
+	const where = "the agent's journal"
 	body, err := openAgent(ctx, address, "/journal", nil)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
-	r.read(journal.ReadFrom(body, "the agent's journal"))
+	if r.read(journal.ReadFrom(body, where)); r.chosen == nil {
+		return r.none(where)
+	}
 	return nil
 }

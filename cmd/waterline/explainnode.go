@@ -19,7 +19,6 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// nodeAnswer is the explanation of a node.
 type nodeAnswer struct {
 	serve.NodeExplanation            // by its agent or a journal
 	Name                  string     `json:"name,omitempty"`
@@ -72,14 +71,10 @@ func (e *explainer) nodeAnswer(ctx context.Context, a *apis, name string) (answe
 	if err := r.fromAgent(ctx, address); err != nil {
 		return nil, err
 	}
-	if r.chosen == nil {
-		return nil, r.none("the agent's journal")
-	}
 	n.NodeExplanation, n.Journal = serve.RecordedNode(r.chosen), r
 	return n, nil
 }
 
-// readNodeFacts reads what the cluster knows of a node.
 func readNodeFacts(ctx context.Context, a *apis, name string, now time.Time) (*nodeFacts, error) {
 	var node corev1.Node
 	if err := a.core.Get().Resource("nodes").Name(name).Do(ctx).Into(&node); err != nil {
@@ -134,10 +129,8 @@ func policyNode(n *corev1.Node) policy.Node {
 	return policy.Node{UID: info.UID, Labels: info.Labels, OptedOut: kube.OptedOut(&info)}
 }
 
-// meanings implements [answer].
 func (n *nodeAnswer) meanings() meanings { return reasons() }
 
-// print implements [answer].
 func (n *nodeAnswer) print(out io.Writer) error {
 	if n.Journal != nil {
 		n.Journal.print(out)
@@ -156,17 +149,13 @@ func (n *nodeAnswer) print(out io.Writer) error {
 	if f.Why != "" {
 		fmt.Fprintf(out, "\ngoverned by %s: %s\n", cmp.Or(f.Policy, "no policy"), f.Why)
 	}
-	for _, o := range f.Others {
-		fmt.Fprintf(out, "  not by %s\n", o)
-	}
+	printEach(out, "  not by %s\n", f.Others)
 	for _, line := range append([]string{f.Selling, f.Report}, f.Conditions...) {
 		if line != "" {
 			fmt.Fprintln(out, line)
 		}
 	}
-	for _, line := range f.Unknown {
-		fmt.Fprintf(out, "not known: %s\n", line)
-	}
+	printEach(out, "not known: %s\n", f.Unknown)
 	return nil
 }
 
@@ -231,15 +220,9 @@ func printNode(out io.Writer, name string, e *serve.NodeExplanation) error {
 				cores(r.From), cores(r.To), cores(r.Used), cores(r.Expected), observed(r))
 		}
 	}
-	for _, w := range e.Waiting {
-		fmt.Fprintf(out, "\n%s\n", w)
-	}
-	for _, why := range e.Starved {
-		fmt.Fprintf(out, "\nthe node itself waits for CPUs: %s\n", why)
-	}
-	for _, l := range e.Leaving {
-		fmt.Fprintf(out, "\n%s\n", l)
-	}
+	printEach(out, "\n%s\n", e.Waiting)
+	printEach(out, "\nthe node itself waits for CPUs: %s\n", e.Starved)
+	printEach(out, "\n%s\n", e.Leaving)
 	for _, why := range e.Unsupported {
 		lead := "the kernel lacks what the policy asks for"
 		switch why.Code {
@@ -252,22 +235,17 @@ func printNode(out io.Writer, name string, e *serve.NodeExplanation) error {
 		fmt.Fprintf(out, "\nother programs overwrote files in the last %s, and each was repaired: %s\n",
 			e.Age.Round(time.Second), repairs(e))
 	}
-	for _, file := range e.Fought {
-		fmt.Fprintf(out, "\nanother program keeps overwriting %s: ForeignWriter\n", file)
-	}
+	printEach(out, "\nanother program keeps overwriting %s: ForeignWriter\n", e.Fought)
 	inOrder(e.Troubles, func(what, err string) {
 		fmt.Fprintf(out, "\nthe agent fails, operation %s: %s\n", what, err)
 	})
-	for _, why := range e.Services {
-		fmt.Fprintf(out, "\nthe figure of a service is not known: %s\n", why)
-	}
+	printEach(out, "\nthe figure of a service is not known: %s\n", e.Services)
 	for i, a := range []*model.Account{cpu, memory} {
 		fmt.Fprintf(out, "\n%s, measured %.1f s ago: %s\n", []string{"CPU", "memory"}[i], a.Use.Age.Seconds(), a.Reason)
 	}
 	return nil
 }
 
-// repairs lists what was repaired.
 func repairs(e *serve.NodeExplanation) string {
 	var all []string
 	inOrder(e.Repairs, func(knob string, times uint64) { all = append(all, fmt.Sprintf("%s %d times", knob, times)) })

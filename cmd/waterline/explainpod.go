@@ -19,7 +19,6 @@ import (
 	"github.com/waterline-io/waterline/internal/agent/serve"
 )
 
-// podAnswer is the explanation of a pod.
 type podAnswer struct {
 	*serve.Explanation           // by its agent or a journal; nil: neither knows it
 	Cluster            *podFacts `json:"cluster,omitempty"`
@@ -39,7 +38,6 @@ type podFacts struct {
 	Unknown   []string   `json:"unknown,omitempty"`   // what could not be read, and why
 }
 
-// podEvent is an event about a pod.
 type podEvent struct {
 	At      time.Time `json:"at"`
 	Reason  string    `json:"reason"`
@@ -98,9 +96,6 @@ func (e *explainer) podByAgent(ctx context.Context, address, name string, facts 
 	if err := r.fromAgent(ctx, address); err != nil {
 		return factsOnly(facts, err)
 	}
-	if r.chosen == nil {
-		return factsOnly(facts, r.none("the agent's journal"))
-	}
 	x, _ := serve.RecordedPod(r.chosen, r.namespace, r.name)
 	return &podAnswer{Explanation: &x, Cluster: facts, Journal: r}, nil
 }
@@ -124,15 +119,10 @@ func (f *podFacts) readEvents(ctx context.Context, a *apis) {
 	}
 	for i := range all.Items {
 		o := &all.Items[i]
-		at := o.LastTimestamp.Time
-		if at.IsZero() {
-			at = o.EventTime.Time
-		}
-		from := o.Source.Component
-		if from == "" {
-			from = o.ReportingController
-		}
-		f.Events = append(f.Events, podEvent{At: at, Reason: o.Reason, From: from, Message: o.Message, Count: o.Count})
+		f.Events = append(f.Events, podEvent{
+			At: cmp.Or(o.LastTimestamp.Time, o.EventTime.Time), Reason: o.Reason,
+			From: cmp.Or(o.Source.Component, o.ReportingController), Message: o.Message, Count: o.Count,
+		})
 		if f.Node == "" && f.Gone {
 			f.Node = o.Source.Host // of the kubelet or the agent
 		}
@@ -164,10 +154,8 @@ func (f *podFacts) readEvictions(ctx context.Context, a *apis) {
 	}
 }
 
-// meanings implements [answer].
 func (p *podAnswer) meanings() meanings { return reasons() }
 
-// print implements [answer].
 func (p *podAnswer) print(out io.Writer) error {
 	f := p.Cluster
 	if e := p.Explanation; e != nil {
@@ -199,9 +187,7 @@ func (f *podFacts) print(out io.Writer) {
 	if f.Batch != "" {
 		fmt.Fprintln(out, f.Batch)
 	}
-	for _, line := range f.Evictions {
-		fmt.Fprintln(out, line)
-	}
+	printEach(out, "%s\n", f.Evictions)
 	events := f.Events
 	if hidden := len(events) - maxEvents; hidden > 0 {
 		fmt.Fprintf(out, "%s of older times not shown\n", count(hidden, "event"))
@@ -210,9 +196,7 @@ func (f *podFacts) print(out io.Writer) {
 	for _, e := range events {
 		fmt.Fprintf(out, "event %s  %s by %s: %s\n", clock(e.At), e.Reason, e.From, e.Message)
 	}
-	for _, line := range f.Unknown {
-		fmt.Fprintf(out, "not known: %s\n", line)
-	}
+	printEach(out, "not known: %s\n", f.Unknown)
 }
 
 // printFiles prints each file of a pod, and what else its agent knows.
@@ -243,12 +227,8 @@ func printFiles(out io.Writer, e *serve.Explanation) error {
 	if e.Leaves != "" {
 		fmt.Fprintln(out, e.Leaves)
 	}
-	for _, w := range e.Waiting {
-		fmt.Fprintf(out, "\n%s\n", w)
-	}
-	for _, n := range e.Notices {
-		fmt.Fprintf(out, "\nnotice: %s\n", n)
-	}
+	printEach(out, "\n%s\n", e.Waiting)
+	printEach(out, "\nnotice: %s\n", e.Notices)
 	return nil
 }
 

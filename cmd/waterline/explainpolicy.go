@@ -19,7 +19,6 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// policyAnswer is the explanation of a policy.
 type policyAnswer struct {
 	Name       string      `json:"name"`
 	Mode       string      `json:"mode,omitempty"`
@@ -105,7 +104,6 @@ func describePolicy(name string, objects []v1alpha1.ColocationPolicy, nodes []co
 	return p, nil
 }
 
-// specMode returns the mode of a policy's spec.
 func specMode(o *v1alpha1.ColocationPolicy) string {
 	return string(cmp.Or(o.Spec.Mode, v1alpha1.ModeObserve))
 }
@@ -197,13 +195,11 @@ func whyNothing(s *v1alpha1.NodeReportStatus) string {
 	return strings.Join(all, ", ")
 }
 
-// meanings implements [answer].
 func (p *policyAnswer) meanings() meanings { return reasons() }
 
 // maxNodes is how many nodes of a state are named.
 const maxNodes = 5
 
-// print implements [answer].
 func (p *policyAnswer) print(out io.Writer) error {
 	fmt.Fprintf(out, "policy %s  mode %s  priority %d  generation %d\n", p.Name, modeOf(p.Mode, p.Paused), p.Priority,
 		p.Generation)
@@ -212,9 +208,7 @@ func (p *policyAnswer) print(out io.Writer) error {
 	} else {
 		fmt.Fprintln(out, strings.TrimSpace("selling is "+p.Selling+"  "+p.Why))
 	}
-	for _, c := range p.Conditions {
-		fmt.Fprintln(out, c)
-	}
+	printEach(out, "%s\n", p.Conditions)
 	if p.Slipped > 0 {
 		fmt.Fprintf(out, "%s on its nodes are batch and were admitted without batch requests: delete them, so that their "+
 			"owners create them again\n", count(int(p.Slipped), "pod"))
@@ -235,7 +229,6 @@ func (p *policyAnswer) print(out io.Writer) error {
 	return t.Flush()
 }
 
-// which names nodes of one state.
 func which(nodes []nodeState) string {
 	var all []string
 	for i, n := range nodes {

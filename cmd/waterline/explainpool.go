@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,7 +15,6 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
-// poolAnswer is the explanation of a pool.
 type poolAnswer struct {
 	Name      string                    `json:"name"`
 	Namespace string                    `json:"namespace"`
@@ -26,7 +24,6 @@ type poolAnswer struct {
 	words meanings
 }
 
-// explainPool reads a pool.
 func explainPool(ctx context.Context, a *apis, namespace, name string) (answer, error) {
 	var pools v1alpha1.WorkerPoolList
 	if err := list(ctx, a.custom, "workerpools", namespace, &pools); err != nil {
@@ -71,7 +68,6 @@ func readWorkers(ctx context.Context, a *apis, p *v1alpha1.WorkerPool) error {
 	return nil
 }
 
-// engineOf returns the engine of a pool.
 func engineOf(p *v1alpha1.WorkerPool) string {
 	switch {
 	case p.Spec.Trino != nil:
@@ -90,10 +86,8 @@ func poolMeanings(p *v1alpha1.WorkerPool) meanings {
 	return inOLAP()
 }
 
-// meanings implements [answer].
 func (p *poolAnswer) meanings() meanings { return p.words }
 
-// print implements [answer].
 func (p *poolAnswer) print(out io.Writer) error {
 	s := &p.Status
 	fmt.Fprintf(out, "pool %s/%s  engine %s  workers wanted %d, active %d, leaving %d\n", p.Namespace, p.Name, p.Engine,
@@ -112,20 +106,14 @@ func (p *poolAnswer) print(out io.Writer) error {
 		_, err := fmt.Fprintln(out, "none of its workers ever ran")
 		return err
 	}
-	fmt.Fprintln(out)
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "WORKER\tNODE\tPHASE\tSINCE\tCONTAINERS\tWHY")
-	for i := range s.Workers {
-		w := &s.Workers[i]
+	return table(out, "\nWORKER\tNODE\tPHASE\tSINCE\tCONTAINERS\tWHY", s.Workers, func(w *v1alpha1.WorkerStatus) string {
 		why := strings.TrimSpace(w.Reason + " " + w.Message)
 		if w.Until != nil {
 			why += ", stops by " + clock(w.Until.Time)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\n", w.Name, orDash(w.Node), w.Phase, w.Since.UTC().Format(time.RFC3339),
+		return fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%s", w.Name, orDash(w.Node), w.Phase, w.Since.UTC().Format(time.RFC3339),
 			w.Containers, why)
-	}
-	return t.Flush()
+	})
 }
 
-// orDash writes a dash for an empty cell.
 func orDash(text string) string { return cmp.Or(text, "-") }

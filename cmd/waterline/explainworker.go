@@ -24,7 +24,6 @@ import (
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
-// guardContainer is the name of the guard's container in the pod of a worker.
 const guardContainer = "guard"
 
 // workerAnswer is what is known about a worker and the containers that its guard told to leave.
@@ -91,7 +90,6 @@ func explainWorker(ctx context.Context, a *apis, namespace, name string) (answer
 	return w, unread
 }
 
-// readState finds the worker in its pool.
 func (w *workerAnswer) readState(pools []v1alpha1.WorkerPool) {
 	for i := range pools {
 		for j := range pools[i].Status.Workers {
@@ -103,7 +101,6 @@ func (w *workerAnswer) readState(pools []v1alpha1.WorkerPool) {
 	}
 }
 
-// readPod reads what the pod of a worker says.
 func (w *workerAnswer) readPod(pod *corev1.Pod) error {
 	w.Node, w.Pool = pod.Spec.NodeName, pod.Labels[v1alpha1.LabelPool]
 	w.Phase, w.Allowance = string(pod.Status.Phase), pod.Annotations[v1alpha1.AnnotationPoolAllowance]
@@ -116,9 +113,9 @@ func (w *workerAnswer) readPod(pod *corev1.Pod) error {
 			return fmt.Errorf("annotation %s of pod %s/%s: %w", v1alpha1.AnnotationPoolMarks, pod.Namespace, pod.Name, err)
 		}
 	}
-	for i := range pod.Spec.InitContainers {
-		w.guarded = w.guarded || pod.Spec.InitContainers[i].Name == guardContainer
-	}
+	w.guarded = slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool {
+		return c.Name == guardContainer
+	})
 	return nil
 }
 
@@ -173,7 +170,7 @@ func readRecords(log io.Reader) ([]guardlog.Record, error) {
 			all = append(all, r)
 		}
 	}
-	if err := lines.Err(); err != nil && !errors.Is(err, io.EOF) {
+	if err := lines.Err(); err != nil {
 		return all, fmt.Errorf("reading the guard's log: %w", err)
 	}
 	return all, nil

@@ -77,6 +77,28 @@ func agents(ctx context.Context, a *apis, node string) ([]corev1.Pod, error) {
 	return list.Items, err
 }
 
+// agent returns the address of the agent to ask, its node where that is known, and what closes the way there. The
+// address is the one given, or that of the agent in whose pod the command runs, or leads through the cluster to the
+// agent on a node: without a name that of a pod or, without one too, that of the only agent.
+func (r *reach) agent(ctx context.Context, address, node, namespace, pod string) (
+	at, on string, closed func(), err error,
+) {
+	if at = ownAgent(address, node != ""); at != "" {
+		return at, node, func() {}, nil
+	}
+	a, err := r.connect()
+	if err != nil {
+		return "", "", nil, fmt.Errorf("%w; --agent asks an agent without a cluster", err)
+	}
+	if node == "" {
+		if node, err = findNode(ctx, a, namespace, pod); err != nil {
+			return "", "", nil, err
+		}
+	}
+	at, closed, err = forwardToNode(ctx, a, node)
+	return at, node, closed, err
+}
+
 // forwardToNode opens a way to the local address of the agent on a node, as forwardToPort does.
 func forwardToNode(ctx context.Context, a *apis, node string) (string, func(), error) {
 	return forwardToPort(ctx, a, node, agentPort)

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -51,10 +52,7 @@ func noArguments(c *cobra.Command, args []string) error {
 
 // parentCommand returns a command that only has others below it.
 func parentCommand(name, short string, children ...*cobra.Command) *cobra.Command {
-	var names []string
-	for _, child := range children {
-		names = append(names, child.Name())
-	}
+	names := namesOf(children, func(child **cobra.Command) string { return (*child).Name() })
 	c := &cobra.Command{
 		Use: name, Short: short,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -152,6 +150,19 @@ func spellExamples(c *cobra.Command) {
 	c.Example = typed.ReplaceAllString(c.Example, "${1}kubectl waterline ")
 	for _, sub := range c.Commands() {
 		spellExamples(sub)
+	}
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version, the commit, and what this command was built with and for",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintf(c.OutOrStdout(), "waterline %s, commit %s, %s, %s/%s\n",
+				version, builtFrom(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		},
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"unicode"
 
 	"github.com/spf13/cobra"
@@ -101,6 +102,23 @@ func spelled(value any) any {
 
 // fieldNames matches names at the beginnings of lines. No text in JSON has a line break.
 var fieldNames = regexp.MustCompile(`(?m)^ *"[A-Z][A-Za-z0-9]*":`)
+
+// table prints rows in columns below their heads. cells returns the cells of a row with tabs between them.
+func table[T any](out io.Writer, heads string, rows []T, cells func(*T) string) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, heads)
+	for i := range rows {
+		fmt.Fprintln(t, cells(&rows[i]))
+	}
+	return t.Flush()
+}
+
+// printEach writes each element of a list by a format.
+func printEach[T any](out io.Writer, format string, all []T) {
+	for _, v := range all {
+		fmt.Fprintf(out, format, v)
+	}
+}
 
 func printJSON(out io.Writer, value any) error {
 	encoder := json.NewEncoder(out)

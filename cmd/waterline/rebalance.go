@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -144,37 +143,26 @@ func runRebalance(ctx context.Context, out io.Writer, o rebalanceOptions) error 
 
 // printPlan prints the nodes and the moves as tables.
 func printPlan(out io.Writer, p *rebalance.Plan) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NODE\tCPUS\tWATERLINE\tLOAD\tWEIGHT PRESSURE\t")
-	for i := range p.Nodes {
-		n := &p.Nodes[i]
+	err := table(out, "NODE\tCPUS\tWATERLINE\tLOAD\tWEIGHT PRESSURE\t", p.Nodes, func(n *rebalance.Outcome) string {
 		if n.Absent != "" {
-			fmt.Fprintf(t, "%s\t\t\t\t\ttakes no part: %s\n", n.Name, n.Absent)
-			continue
+			return fmt.Sprintf("%s\t\t\t\t\ttakes no part: %s", n.Name, n.Absent)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, cores(n.CPU), cores(n.Ceiling),
+		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", n.Name, cores(n.CPU), cores(n.Ceiling),
 			change(n.Before.Load, n.After.Load), change(n.Before.Pressure, n.After.Pressure), stays(n))
-	}
-	if err := t.Flush(); err != nil {
+	})
+	if err != nil {
 		return fmt.Errorf("writing the table: %w", err)
 	}
 	if len(p.Moves) == 0 {
 		_, err := fmt.Fprintln(out, "\nNo pod should move.")
 		return err
 	}
-	fmt.Fprintln(out)
-	fmt.Fprintln(t,
-		"POD\tFROM\tTO\tWHY\tCPU\tWEIGHT\tFROM: LOAD\tTO: LOAD\tFROM: WEIGHT PRESSURE\tTO: WEIGHT PRESSURE")
-	for i := range p.Moves {
-		m := &p.Moves[i]
-		fmt.Fprintf(t, "%s/%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", m.Namespace, m.Name, m.From, m.To, m.Reason,
-			cores(m.Estimate), m.Weight, change(m.FromBefore.Load, m.FromAfter.Load), change(m.ToBefore.Load, m.ToAfter.Load),
-			change(m.FromBefore.Pressure, m.FromAfter.Pressure), change(m.ToBefore.Pressure, m.ToAfter.Pressure))
-	}
-	if err := t.Flush(); err != nil {
-		return fmt.Errorf("writing the table: %w", err)
-	}
-	return nil
+	return table(out, "\nPOD\tFROM\tTO\tWHY\tCPU\tWEIGHT\tFROM: LOAD\tTO: LOAD\tFROM: WEIGHT PRESSURE\tTO: WEIGHT PRESSURE",
+		p.Moves, func(m *rebalance.Move) string {
+			return fmt.Sprintf("%s/%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s", m.Namespace, m.Name, m.From, m.To, m.Reason,
+				cores(m.Estimate), m.Weight, change(m.FromBefore.Load, m.FromAfter.Load), change(m.ToBefore.Load, m.ToAfter.Load),
+				change(m.FromBefore.Pressure, m.FromAfter.Pressure), change(m.ToBefore.Pressure, m.ToAfter.Pressure))
+		})
 }
 
 // change prints an amount before and after, both in thousandths.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -315,17 +315,12 @@ func (r *replayedFiles) text(out io.Writer, named bool) error {
 	if hidden := r.Differ - len(r.Details); hidden > 0 {
 		fmt.Fprintf(out, "%s not shown; --details shows more\n", count(hidden, "differing round"))
 	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ROUNDS\tDIFFER IN")
-	for _, field := range slices.SortedFunc(maps.Keys(r.Fields), func(a, b string) int {
-		if n := r.Fields[b] - r.Fields[a]; n != 0 {
-			return n
-		}
-		return strings.Compare(a, b)
-	}) {
-		fmt.Fprintf(t, "%d\t%s\n", r.Fields[field], field)
-	}
-	return t.Flush()
+	fields := slices.SortedFunc(maps.Keys(r.Fields), func(a, b string) int {
+		return cmp.Or(r.Fields[b]-r.Fields[a], strings.Compare(a, b))
+	})
+	return table(out, "ROUNDS\tDIFFER IN", fields, func(field *string) string {
+		return fmt.Sprintf("%d\t%s", r.Fields[*field], *field)
+	})
 }
 
 func (f *replayedFields) text(out io.Writer) {
@@ -338,17 +333,10 @@ func (f *replayedFields) text(out io.Writer) {
 		if len(f.Fields) > 1 && blank(d.Recorded) && blank(d.Replayed) {
 			continue // of a file that only one of the plans has
 		}
-		fmt.Fprintf(out, "%s%s\n%s  recorded  %s\n%s  replayed  %s\n", indent, d.Field, indent, orNothing(d.Recorded), indent,
-			orNothing(d.Replayed))
+		fmt.Fprintf(out, "%s%s\n%s  recorded  %s\n%s  replayed  %s\n", indent, d.Field, indent,
+			cmp.Or(d.Recorded, "nothing"), indent, cmp.Or(d.Replayed, "nothing"))
 	}
 }
 
 // blank reports whether a field says nothing.
 func blank(value string) bool { return value == "" || value == `""` || value == "false" }
-
-func orNothing(text string) string {
-	if text == "" {
-		return "nothing"
-	}
-	return text
-}

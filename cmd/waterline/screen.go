@@ -39,13 +39,10 @@ const (
 	bold, normal   = "\x1b[1m", "\x1b[0m"
 )
 
-// open prepares the terminal for pictures and keys. It returns the keys that are pressed, and what puts the terminal
-// back.
+// open prepares the terminal, which there must be, for pictures and keys. It returns the keys that are pressed, and
+// what puts the terminal back.
 func (s *screen) open(ctx context.Context) (keys <-chan byte, closed func()) {
 	pressed := make(chan byte)
-	if s.terminal == nil {
-		return pressed, func() {}
-	}
 	_, _ = io.WriteString(s.out, toSecondScreen)
 	restore := func() {}
 	in := int(os.Stdin.Fd())
@@ -79,23 +76,16 @@ func readKeys(ctx context.Context, pressed chan<- byte) {
 	}
 }
 
-// size returns the size of the terminal, or one that is large enough for everything.
-func (s *screen) size() (columns, rows int) {
-	if s.terminal != nil {
-		if size, err := unix.IoctlGetWinsize(int(s.terminal.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
-			return int(size.Col), int(size.Row)
-		}
-	}
-	return 1 << 10, 1 << 20
-}
-
 // show shows a picture, cut to the terminal. Its second line is a heading.
 func (s *screen) show(picture string) error {
 	if s.terminal == nil {
 		_, err := io.WriteString(s.out, picture+"\n")
 		return err
 	}
-	columns, rows := s.size()
+	columns, rows := 1<<10, 1<<20 // enough for everything, where the terminal does not tell its size
+	if size, err := unix.IoctlGetWinsize(int(s.terminal.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
+		columns, rows = int(size.Col), int(size.Row)
+	}
 	_, err := io.WriteString(s.out, frame(picture, columns, rows, os.Getenv("NO_COLOR") == ""))
 	return err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
@@ -26,7 +27,7 @@ func strip(object any) {
 		delete(o, "managedFields")
 		if annotations, found := o["annotations"].(map[string]any); found {
 			for key := range annotations {
-				if !hasPrefix(key, kept) {
+				if !slices.ContainsFunc(kept, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
 					annotations[key] = hidden
 				}
 			}
@@ -43,15 +44,6 @@ func strip(object any) {
 			strip(field)
 		}
 	}
-}
-
-func hasPrefix(text string, prefixes []string) bool {
-	for _, p := range prefixes {
-		if strings.HasPrefix(text, p) {
-			return true
-		}
-	}
-	return false
 }
 
 // named matches the name and the value of what looks like a secret, as in flags, logs, YAML and JSON. A value may be

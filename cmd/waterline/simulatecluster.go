@@ -51,7 +51,6 @@ type clusterRun struct {
 	htmlFile        string
 }
 
-// clusterDay is one simulated day.
 type clusterDay struct {
 	name string // before the names of its figures
 	text string // in tables
@@ -85,7 +84,6 @@ Without --from-prometheus, usage is generated.`,
 	return cmd
 }
 
-// simulateCommand has the simulations.
 func simulateCommand() *cobra.Command {
 	return parentCommand("simulate", "Run Waterline's decisions on recorded usage", simulateClusterCommand())
 }
@@ -185,7 +183,6 @@ func (r *clusterRun) check(changed func(flag string) bool) error {
 	return nil
 }
 
-// policies reads the policies.
 func (r *clusterRun) policies() ([]model.ClusterPolicy, error) {
 	if r.policy == "" {
 		return []model.ClusterPolicy{cluster.DefaultPolicy()}, nil
@@ -276,7 +273,6 @@ func (r *clusterRun) simulate(ctx context.Context, line *progress.Line) ([]clust
 	return days, nil
 }
 
-// about says what is simulated.
 func (r *clusterRun) about() string {
 	if r.recording != nil {
 		return "a day of " + r.recording.About()
@@ -286,7 +282,6 @@ func (r *clusterRun) about() string {
 		o.Cores, o.Memory>>10, o.Pods)
 }
 
-// report presents the results.
 func (r *clusterRun) report(days []clusterDay) report.Result {
 	o := &r.options
 	all := report.Begin("cluster", r.about())
@@ -351,7 +346,6 @@ func (r *clusterRun) notes(first *cluster.Result) []string {
 	return notes
 }
 
-// jobs says what batch runs.
 func (r *clusterRun) jobs() string {
 	o := &r.options
 	text := fmt.Sprintf("Jobs need %.0f %% of all CPUs, in pods of %d CPUs and %d GiB that run for %s in the median.",
@@ -363,7 +357,6 @@ func (r *clusterRun) jobs() string {
 	return text
 }
 
-// online says what online pods are.
 func (r *clusterRun) online(first *cluster.Result) string {
 	o := &r.options
 	if o.Services != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/waterline-io/waterline/internal/report/chart"
 )
 
-// number formats a figure of a table.
 func number(v float64, digits int) string { return strconv.FormatFloat(v, 'f', digits, 64) }
 
 // page returns the report of simulated days. The first section is the result.

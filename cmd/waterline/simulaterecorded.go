@@ -72,7 +72,6 @@ func (r *recordedRun) check(changed func(flag string) bool) error {
 	return err
 }
 
-// end returns the end of the last day.
 func (r *recordedRun) end() (time.Time, error) {
 	if r.until == "" {
 		return time.Now().UTC().Truncate(24 * time.Hour), nil
@@ -84,7 +83,6 @@ func (r *recordedRun) end() (time.Time, error) {
 	return time.Time{}, usageError{fmt.Errorf("--until %q: write a day that is over, such as 2026-11-24", r.until)}
 }
 
-// read reads the recorded cluster.
 func (r *recordedRun) read(ctx context.Context, line *progress.Line) (*recorded.Recording, error) {
 	if !r.remote() {
 		return recorded.Open(r.from)

@@ -130,7 +130,6 @@ type totals struct {
 	Bound     v1alpha1.TierQuantities `json:"bound"`
 }
 
-// amounts returns all of them.
 func (t *totals) amounts() []*resource.Quantity {
 	return []*resource.Quantity{
 		&t.Capacity, &t.Online, &t.Batch, &t.Allowance, &t.Offer.Mid, &t.Offer.Batch, &t.Bound.Mid, &t.Bound.Batch,
@@ -154,7 +153,6 @@ func (t *totals) plus(u *totals) {
 	}
 }
 
-// sum returns the amount of all tiers.
 func sum(t *v1alpha1.TierQuantities) *resource.Quantity {
 	all := t.Mid.DeepCopy()
 	all.Add(t.Batch)
@@ -173,7 +171,6 @@ func (t *totals) cells(text func(*resource.Quantity) string) string {
 	return strings.Join(all, "\t")
 }
 
-// inCores and inGiB write a quantity of CPU and of memory.
 func inCores(q *resource.Quantity) string { return cores(q.MilliValue()) }
 func inGiB(q *resource.Quantity) string   { return gib(q.Value()) }
 
@@ -311,7 +308,6 @@ func readiness(conditions []metav1.Condition) string {
 	return string(c.Status) + ", " + c.Reason
 }
 
-// print prints the status for people.
 func (s *clusterStatus) print(out io.Writer, each bool) error {
 	var states []string
 	for _, c := range s.States {
@@ -329,28 +325,24 @@ func (s *clusterStatus) print(out io.Writer, each bool) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	t = tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\nPOLICY\tMODE\tSELLING\tSELECTED\tGOVERNED\tENFORCING\tOFFERING\tREADY")
-	for _, p := range s.Policies {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", p.Name, modeOf(p.Mode, p.Paused), orDash(p.Selling),
-			p.Nodes.Selected, p.Nodes.Governed, p.Nodes.Enforcing, p.Nodes.Offering, p.Ready)
-	}
+	err := table(out, "\nPOLICY\tMODE\tSELLING\tSELECTED\tGOVERNED\tENFORCING\tOFFERING\tREADY", s.Policies,
+		func(p *policyStatus) string {
+			return fmt.Sprintf("%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s", p.Name, modeOf(p.Mode, p.Paused), orDash(p.Selling),
+				p.Nodes.Selected, p.Nodes.Governed, p.Nodes.Enforcing, p.Nodes.Offering, p.Ready)
+		})
 	if len(s.Policies) == 0 {
-		fmt.Fprintln(t, "none: Waterline observes, and writes nothing")
+		fmt.Fprintln(out, "none: Waterline observes, and writes nothing")
 	}
-	if len(s.Pools) > 0 {
-		fmt.Fprintln(t, "\nPOOL\tENGINE\tWANTED\tACTIVE\tLEAVING\tREADY")
+	if err == nil && len(s.Pools) > 0 {
+		err = table(out, "\nPOOL\tENGINE\tWANTED\tACTIVE\tLEAVING\tREADY", s.Pools, func(p *poolStatus) string {
+			return fmt.Sprintf("%s\t%s\t%d\t%d\t%d\t%s", p.Name, p.Engine, p.Wanted, p.Active, p.Leaving, p.Ready)
+		})
 	}
-	for _, p := range s.Pools {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%s\n", p.Name, p.Engine, p.Wanted, p.Active, p.Leaving, p.Ready)
+	if err == nil && each {
+		err = printNodes(out, s.Each)
 	}
-	if err := t.Flush(); err != nil {
+	if err != nil {
 		return err
-	}
-	if each {
-		if err := printNodes(out, s.Each); err != nil {
-			return err
-		}
 	}
 	return printTroubles(out, s.Troubles)
 }
@@ -363,20 +355,14 @@ func throttledCell(of *totals, q *resource.Quantity) string {
 	return inCores(q)
 }
 
-// printNodes prints a line for each node.
 func printNodes(out io.Writer, nodes []nodeStatus) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\nNODE\tPOLICY\tSTATE\tCPUS\tONLINE\tBATCH\tBATCH MAY USE\tOFFERED\tSOLD\tTHROTTLED\tMEMORY\t"+
-		"ONLINE\tBATCH\tBATCH MAY USE\tOFFERED\tSOLD\tDETAIL")
-	for i := range nodes {
-		n := &nodes[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, orDash(n.Policy), n.State, n.CPU.cells(inCores),
+	return table(out, "\nNODE\tPOLICY\tSTATE\tCPUS\tONLINE\tBATCH\tBATCH MAY USE\tOFFERED\tSOLD\tTHROTTLED\tMEMORY\t"+
+		"ONLINE\tBATCH\tBATCH MAY USE\tOFFERED\tSOLD\tDETAIL", nodes, func(n *nodeStatus) string {
+		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s", n.Name, orDash(n.Policy), n.State, n.CPU.cells(inCores),
 			throttledCell(&n.CPU, n.ThrottledCPU), n.Memory.cells(inGiB), n.Detail)
-	}
-	return t.Flush()
+	})
 }
 
-// printTroubles prints what is wrong.
 func printTroubles(out io.Writer, all []trouble) error {
 	if len(all) == 0 {
 		_, err := fmt.Fprintln(out, "\nno troubles")

@@ -9,7 +9,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,14 +39,12 @@ var (
 	}
 )
 
-// order is an order of rows.
 type order[T any] struct {
 	name    string
 	key     byte
 	compare func(a, b *T) int
 }
 
-// orderNames returns the names of orders.
 func orderNames[T any](orders []order[T]) []string {
 	return namesOf(orders, func(o *order[T]) string { return o.name })
 }
@@ -61,7 +58,6 @@ func sorted[T any](rows []T, orders []order[T], name string) bool {
 	return i >= 0
 }
 
-// top shows rows again and again.
 type top struct {
 	cluster reach
 	address string
@@ -131,25 +127,11 @@ task of the pod waited for a CPU or its quota throttled it.`,
 			return t.cluster.complete(c, nodeNames)
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			node := strings.Join(args, "")
-			address := ownAgent(t.address, node != "")
-			if address == "" {
-				a, err := t.cluster.connect()
-				if err != nil {
-					return fmt.Errorf("%w; --agent asks an agent without a cluster", err)
-				}
-				if node == "" {
-					if node, err = findNode(c.Context(), a, "", ""); err != nil {
-						return err
-					}
-				}
-				forwarded, stop, err := forwardToNode(c.Context(), a, node)
-				if err != nil {
-					return err
-				}
-				defer stop()
-				address = forwarded
+			address, node, stop, err := t.cluster.agent(c.Context(), t.address, strings.Join(args, ""), "", "")
+			if err != nil {
+				return err
 			}
+			defer stop()
 			return watch(c, &t, podOrders, func(ctx context.Context) ([]serve.PodUsage, string, error) {
 				var pods []serve.PodUsage
 				var n serve.NodeExplanation
@@ -256,14 +238,12 @@ func footer[T any](orders []order[T], by string) string {
 	return "\nq quit; sort by " + strings.Join(all, ", ")
 }
 
-// headline sums the cluster up in a line.
 func (s *clusterStatus) headline() string {
 	return fmt.Sprintf("%s, %s CPUs: online %s, batch %s of %s, offered %s, sold %s; %s", count(s.Nodes, "node"),
 		inCores(&s.CPU.Capacity), inCores(&s.CPU.Online), inCores(&s.CPU.Batch), inCores(&s.CPU.Allowance),
 		inCores(sum(&s.CPU.Offer)), inCores(sum(&s.CPU.Bound)), count(len(s.Troubles), "trouble"))
 }
 
-// nodeHeadline sums a node up in a line.
 func nodeHeadline(name string, n *serve.NodeExplanation) string {
 	text := strings.TrimSpace("node "+name) + ", policy " + string(n.Mode)
 	if n.Slack == nil {
@@ -278,7 +258,6 @@ func nodeHeadline(name string, n *serve.NodeExplanation) string {
 	return text
 }
 
-// barCells is the width of a node's bar.
 const barCells = 20
 
 // bar draws how a node's CPU is used: by online pods, and what is sold beside them.
@@ -295,38 +274,31 @@ func bar(t *totals) string {
 
 // topNodes prints a line for each node; wide: with the policy, what is throttled, and how old the report is.
 func topNodes(out io.Writer, nodes []nodeStatus, wide bool, now time.Time) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprint(t, "NODE\tSTATE\tCPU: # ONLINE = SOLD\tCPUS\tONLINE\tBATCH\tMAY USE\tOFFERED\tSOLD\tMEMORY\tONLINE\t"+
-		"BATCH\tMAY USE\tOFFERED\tSOLD")
+	heads := "NODE\tSTATE\tCPU: # ONLINE = SOLD\tCPUS\tONLINE\tBATCH\tMAY USE\tOFFERED\tSOLD\tMEMORY\tONLINE\t" +
+		"BATCH\tMAY USE\tOFFERED\tSOLD"
 	if wide {
-		fmt.Fprint(t, "\tTHROTTLED CPU\tPOLICY\tREPORTED\tDETAIL")
+		heads += "\tTHROTTLED CPU\tPOLICY\tREPORTED\tDETAIL"
 	}
-	fmt.Fprintln(t)
-	for i := range nodes {
-		n := &nodes[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s", n.Name, n.State, bar(&n.CPU), n.CPU.cells(inCores), n.Memory.cells(inGiB))
-		if wide {
-			reported := "-"
-			if !n.Changed.IsZero() {
-				reported = duration.HumanDuration(now.Sub(n.Changed)) + " ago"
-			}
-			fmt.Fprintf(t, "\t%s\t%s\t%s\t%s", throttledCell(&n.CPU, n.ThrottledCPU), orDash(n.Policy), reported, n.Detail)
+	return table(out, heads, nodes, func(n *nodeStatus) string {
+		cells := strings.Join([]string{n.Name, n.State, bar(&n.CPU), n.CPU.cells(inCores), n.Memory.cells(inGiB)}, "\t")
+		if !wide {
+			return cells
 		}
-		fmt.Fprintln(t)
-	}
-	return t.Flush()
+		reported := "-"
+		if !n.Changed.IsZero() {
+			reported = duration.HumanDuration(now.Sub(n.Changed)) + " ago"
+		}
+		return strings.Join([]string{cells, throttledCell(&n.CPU, n.ThrottledCPU), orDash(n.Policy), reported, n.Detail}, "\t")
+	})
 }
 
 // topPods prints a line for each pod; wide: with the age of what was measured.
 func topPods(out io.Writer, pods []serve.PodUsage, wide bool) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprint(t, "POD\tCLASS\tCPU\tREQUEST\tMAY USE\tWEIGHT\tWAITS\tTHROTTLED\tMEMORY")
+	heads := "POD\tCLASS\tCPU\tREQUEST\tMAY USE\tWEIGHT\tWAITS\tTHROTTLED\tMEMORY"
 	if wide {
-		fmt.Fprint(t, "\tMEASURED")
+		heads += "\tMEASURED"
 	}
-	fmt.Fprintln(t)
-	for i := range pods {
-		p := &pods[i]
+	return table(out, heads, pods, func(p *serve.PodUsage) string {
 		class := string(p.Class)
 		if p.Class == model.ClassBE && p.Tier != "" {
 			class += " " + string(p.Tier)
@@ -338,12 +310,11 @@ func topPods(out io.Writer, pods []serve.PodUsage, wide bool) error {
 		if p.Weight > 0 {
 			weight = fmt.Sprint(p.Weight)
 		}
-		fmt.Fprintf(t, "%s/%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", p.Namespace, p.Name, class, cores(p.CPU), cores(p.Request),
-			allowed, weight, thousandths(p.Wait), thousandths(p.Throttled), gib(p.Memory))
+		cells := []string{p.Namespace + "/" + p.Name, class, cores(p.CPU), cores(p.Request), allowed, weight,
+			thousandths(p.Wait), thousandths(p.Throttled), gib(p.Memory)}
 		if wide {
-			fmt.Fprintf(t, "\t%s ago", duration.HumanDuration(p.Age))
+			cells = append(cells, duration.HumanDuration(p.Age)+" ago")
 		}
-		fmt.Fprintln(t)
-	}
-	return t.Flush()
+		return strings.Join(cells, "\t")
+	})
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -56,7 +57,6 @@ func (r *inventory) troubles(each []nodeStatus, now time.Time) []trouble {
 	return all
 }
 
-// ownPods finds pods of Waterline that are not ready.
 func (r *inventory) ownPods(add func(fix, format string, args ...any)) {
 	waiting := map[string][]string{}
 	managers := 0
@@ -127,10 +127,6 @@ func (r *inventory) nodeTroubles(each []nodeStatus, now time.Time, add func(fix,
 	}
 	words := reasons()
 	inOrder(lacking, func(code string, nodes []string) {
-		fix := words[code].Fix
-		if fix == "" {
-			fix = words[code].Text
-		}
-		add(fix, "%s: %s (%s)", code, count(len(nodes), "node"), some(nodes))
+		add(cmp.Or(words[code].Fix, words[code].Text), "%s: %s (%s)", code, count(len(nodes), "node"), some(nodes))
 	})
 }

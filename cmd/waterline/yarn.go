@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -128,13 +129,11 @@ func parseSize(text string) (yarncheck.Size, error) {
 func verdict(r *yarncheck.Report) error {
 	bad, warnings := r.Bad()
 	var parts []string
-	for _, p := range []struct {
-		n    int
-		noun string
-	}{{bad, "error"}, {warnings, "warning"}} {
-		if p.n > 0 {
-			parts = append(parts, count(p.n, p.noun))
-		}
+	if bad > 0 {
+		parts = append(parts, count(bad, "error"))
+	}
+	if warnings > 0 {
+		parts = append(parts, count(warnings, "warning"))
 	}
 	skipped := 0
 	for _, u := range r.Unchecked {
@@ -161,15 +160,11 @@ func printYARN(out io.Writer, r *yarncheck.Report) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	for i, p := range r.Partitions {
-		if i == 0 {
-			fmt.Fprintln(t, "\nPARTITION\tNODES\tMEMORY\tVCORES")
-		}
-		name := p.Label
-		if name == "" {
-			name = "(default)"
-		}
-		fmt.Fprintf(t, "%s\t%d\t%d MiB\t%d\n", name, p.Nodes, p.Total.MemoryMiB, p.Total.VCores)
+	if len(r.Partitions) > 0 {
+		fmt.Fprintln(t, "\nPARTITION\tNODES\tMEMORY\tVCORES")
+	}
+	for _, p := range r.Partitions {
+		fmt.Fprintf(t, "%s\t%d\t%d MiB\t%d\n", cmp.Or(p.Label, "(default)"), p.Nodes, p.Total.MemoryMiB, p.Total.VCores)
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -213,14 +208,9 @@ func visible(value string) string {
 }
 
 func codes(all []yarncheck.Code) string {
-	names := make([]string, len(all))
-	for i, c := range all {
-		names[i] = string(c)
-	}
-	return strings.Join(names, ", ")
+	return strings.Join(namesOf(all, func(c *yarncheck.Code) string { return string(*c) }), ", ")
 }
 
-// client returns a client of ResourceManagers.
 func (y *yarnFacts) client(addresses ...string) (*yarn.RM, error) {
 	o := yarn.HTTPOptions{Auth: yarn.Auth{User: y.user}}
 	var errs []error

@@ -66,7 +66,6 @@ func (y *yarnFacts) read(ctx context.Context) *yarncheck.Input {
 	return in
 }
 
-// manager asks one ResourceManager what it is.
 func (y *yarnFacts) manager(ctx context.Context, address string) yarncheck.Manager {
 	m := yarncheck.Manager{Address: address}
 	rm, err := y.client(address)
