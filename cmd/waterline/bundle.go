@@ -276,11 +276,11 @@ func (b *bundle) answers(ctx context.Context, a *apis, node, dir string, port in
 		defer body.Close()
 		var text []byte
 		if path == "/journal" { // what is compressed cannot be looked through for secrets
-			lines := &tail{most: b.maxFile}
-			err = journal.Unpack(lines, body)
-			text = journalTail(lines.text, b.maxFile)
-			if cut := lines.cut + len(lines.text) - len(text); cut > 0 {
-				b.lacks(dir+name, fmt.Errorf("its first %d bytes: a file holds %d at most, from a whole round on", cut, b.maxFile))
+			end := &tail{most: b.maxFile}
+			err = journal.Unpack(end, body)
+			if text = slices.Concat(end.lines...); end.cut > 0 {
+				b.lacks(dir+name, fmt.Errorf("its first %d bytes: a file holds %d at most, from a whole round on", end.cut,
+					b.maxFile))
 			}
 		} else {
 			text, err = io.ReadAll(io.LimitReader(body, 2*int64(b.maxFile)))
@@ -292,27 +292,20 @@ func (b *bundle) answers(ctx context.Context, a *apis, node, dir string, port in
 	})
 }
 
-// tail keeps the end of what is written: at least so many bytes, and at most twice as many besides the last write.
+// tail keeps the last lines of a journal, from a line that is whole on. All sizes are in bytes.
 type tail struct {
-	most, cut int
-	text      []byte
+	most, size, cut int // that are kept at most, that are kept, and that were cut
+	lines           [][]byte
 }
 
-func (t *tail) Write(text []byte) (int, error) {
-	if cut := len(t.text) - t.most; cut > t.most {
-		t.cut += cut
-		t.text = append(t.text[:0], t.text[cut:]...)
+// Write takes one line.
+func (t *tail) Write(line []byte) (int, error) {
+	t.lines, t.size = append(t.lines, bytes.Clone(line)), t.size+len(line)
+	for t.size > t.most || t.size > 0 && !bytes.Contains(t.lines[0], []byte(`"Format":`)) {
+		first := len(t.lines[0])
+		t.lines, t.size, t.cut = t.lines[1:], t.size-first, t.cut+first
 	}
-	t.text = append(t.text, text...)
-	return len(text), nil
-}
-
-// journalTail returns the end of a journal, from a line that is whole on, in so many bytes at most.
-func journalTail(text []byte, most int) []byte {
-	for len(text) > most || len(text) > 0 && !bytes.Contains(firstLine(text), []byte(`"Format":`)) {
-		text = text[len(firstLine(text)):]
-	}
-	return text
+	return len(line), nil
 }
 
 // firstLine returns the first line with its end.

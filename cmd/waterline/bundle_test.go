@@ -6,7 +6,6 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -163,31 +162,20 @@ func TestBundleBounds(t *testing.T) {
 	}
 }
 
-// TestJournalTail checks that the end of a journal begins with a line that needs no other.
-func TestJournalTail(t *testing.T) {
+// TestTail checks that the end of a journal is as long as its bound allows, and begins with a line that needs no other.
+func TestTail(t *testing.T) {
 	whole, further := `{"Format":1,"Node":1}`+"\n", `{"GoesOn":true,"Node":22}`+"\n"
 	text := whole + further + further + whole + further
 	last := whole + further
 	for most, want := range map[int]string{1000: text, 100: last, len(last): last, 10: ""} {
-		if got := string(journalTail([]byte(text), most)); got != want {
-			t.Errorf("%d bytes: %q", most, got)
+		l := &tail{most: most}
+		for line := range strings.Lines(further + text) {
+			if n, err := io.WriteString(l, line); n != len(line) || err != nil || l.size > most {
+				t.Fatal(n, l.size, err)
+			}
 		}
-	}
-}
-
-// TestTail checks that a tail keeps the end of what is written, within its bound.
-func TestTail(t *testing.T) {
-	l := &tail{most: 100}
-	all := ""
-	for i := range 1000 {
-		line := fmt.Sprintln("line", i)
-		all += line
-		if n, err := io.WriteString(l, line); n != len(line) || err != nil {
-			t.Fatal(n, err)
-		}
-		if kept := string(l.text); !strings.HasSuffix(all, kept) || len(all)-len(kept) != l.cut ||
-			len(kept) > 2*l.most+len(line) || len(kept) < min(l.most, len(all)) {
-			t.Fatalf("%d: kept %q and cut %d of %d", i, kept, l.cut, len(all))
+		if got := string(slices.Concat(l.lines...)); got != want || l.cut != len(further+text)-len(want) {
+			t.Errorf("%d bytes: %q, and %d were cut", most, got, l.cut)
 		}
 	}
 }

@@ -92,7 +92,8 @@ func (v *cpuView) makeRows() {
 		r.who = append(r.who, v.who(c.ID))
 	}
 	for _, r := range rows {
-		if n := len(v.rows); n > 0 && v.rows[n-1].looksLike(&r) {
+		if n := len(v.rows); n > 0 && v.rows[n-1].sameDomain(&r) && v.rows[n-1].marks == r.marks &&
+			slices.Equal(v.rows[n-1].who, r.who) {
 			v.rows[n-1].cores = v.rows[n-1].cores.Or(r.cores)
 			v.rows[n-1].cpus = v.rows[n-1].cpus.Or(r.cpus)
 		} else {
@@ -103,10 +104,6 @@ func (v *cpuView) makeRows() {
 
 func (r *cpuRow) sameDomain(other *cpuRow) bool {
 	return r.socket == other.socket && r.node == other.node && r.l3 == other.l3
-}
-
-func (r *cpuRow) looksLike(other *cpuRow) bool {
-	return r.sameDomain(other) && r.marks == other.marks && slices.Equal(r.who, other.who)
 }
 
 func (v *cpuView) mark(id int) byte {

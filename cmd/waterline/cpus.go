@@ -81,7 +81,15 @@ With --plan, show only the containers that would move. Nothing moves. The exit c
 // findNode finds the node to ask when none is named: that of a pod or, without one, that of the only agent.
 func findNode(ctx context.Context, a *apis, namespace, pod string) (string, error) {
 	if pod != "" {
-		return nodeOf(ctx, a.core, namespace, pod)
+		var found corev1.Pod
+		err := a.core.Get().Namespace(namespace).Resource("pods").Name(pod).Do(ctx).Into(&found)
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("looking up the pod: %w", err)
+		case found.Spec.NodeName == "":
+			return "", fmt.Errorf("pod %s/%s is on no node yet", namespace, pod)
+		}
+		return found.Spec.NodeName, nil
 	}
 	found, err := agents(ctx, a, "")
 	if err != nil {

@@ -202,7 +202,11 @@ func (d *doctor) fought(ctx context.Context, a *apis, pods []corev1.Pod, most in
 // fails checks what an agent cannot do.
 func (d *doctor) fails(node string, n *serve.NodeExplanation) {
 	inOrder(n.Troubles, func(what, err string) {
-		d.bad(troubleFix(what, err), "node %s: the agent fails, operation %s: %s", node, what, err)
+		fix := "see the agent's log"
+		if what == "kubelet" {
+			fix = cmp.Or(kube.KubeletFix(err), fix)
+		}
+		d.bad(fix, "node %s: the agent fails, operation %s: %s", node, what, err)
 	})
 	for _, why := range n.Starved {
 		if why.Code == model.SystemStarved {
@@ -215,14 +219,6 @@ func (d *doctor) fails(node string, n *serve.NodeExplanation) {
 			d.bad(why.Fix, "node %s: containers of pods run in %s, outside of %s", node, why.Text, why.Key)
 		}
 	}
-}
-
-func troubleFix(what, err string) string {
-	fix := ""
-	if what == "kubelet" {
-		fix = kube.KubeletFix(err)
-	}
-	return cmp.Or(fix, "see the agent's log")
 }
 
 // peace checks whether other programs write the same files.

@@ -19,11 +19,6 @@ import (
 	"github.com/waterline-io/waterline/internal/drain/uniffle"
 )
 
-func drainCommand() *cobra.Command {
-	return parentCommand("drain", "Drain servers of a remote shuffle service, and wait until nobody needs their data",
-		drainShuffleCommand())
-}
-
 // shuffleService says which service is asked, and as whom.
 type shuffleService struct {
 	uniffle, celeborn, user, passwordFile, caFile string

@@ -82,7 +82,7 @@ func describePolicy(name string, objects []v1alpha1.ColocationPolicy, nodes []co
 			valid = append(valid, parsed)
 			if parsed.Name == name {
 				effect := policy.At(&parsed, now)
-				p.Selling, p.Why = string(effect.Selling), reasonText(effect.Reason)
+				p.Selling, p.Why = string(effect.Selling), effect.Reason.String()
 			}
 		case objects[i].Name == name:
 			p.Invalid = err.Error()
@@ -114,13 +114,6 @@ func modeOf(mode string, paused bool) string {
 		mode += ", paused"
 	}
 	return mode
-}
-
-func reasonText(r model.Reason) string {
-	if r.Code == "" {
-		return ""
-	}
-	return r.String()
 }
 
 // of returns what the policy is to a node.

@@ -14,7 +14,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 )
@@ -50,18 +49,6 @@ const (
 // notServed is the standard library's answer for an unknown path. An agent that does not know a pod has a text of its
 // own.
 const notServed = "404 page not found"
-
-// nodeOf returns the node that a pod is on.
-func nodeOf(ctx context.Context, client rest.Interface, namespace, name string) (string, error) {
-	var pod corev1.Pod
-	if err := client.Get().Namespace(namespace).Resource("pods").Name(name).Do(ctx).Into(&pod); err != nil {
-		return "", fmt.Errorf("looking up the pod: %w", err)
-	}
-	if pod.Spec.NodeName == "" {
-		return "", fmt.Errorf("pod %s/%s is on no node yet", namespace, name)
-	}
-	return pod.Spec.NodeName, nil
-}
 
 // agents returns the agents that run: all, or the one on a node if it is not "".
 func agents(ctx context.Context, a *apis, node string) ([]corev1.Pod, error) {

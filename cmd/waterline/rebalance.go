@@ -157,12 +157,12 @@ func printPlan(out io.Writer, p *rebalance.Plan) error {
 		_, err := fmt.Fprintln(out, "\nNo pod should move.")
 		return err
 	}
-	return table(out, "\nPOD\tFROM\tTO\tWHY\tCPU\tWEIGHT\tFROM: LOAD\tTO: LOAD\tFROM: WEIGHT PRESSURE\tTO: WEIGHT PRESSURE",
-		p.Moves, func(m *rebalance.Move) string {
-			return fmt.Sprintf("%s/%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s", m.Namespace, m.Name, m.From, m.To, m.Reason,
-				cores(m.Estimate), m.Weight, change(m.FromBefore.Load, m.FromAfter.Load), change(m.ToBefore.Load, m.ToAfter.Load),
-				change(m.FromBefore.Pressure, m.FromAfter.Pressure), change(m.ToBefore.Pressure, m.ToAfter.Pressure))
-		})
+	return table(out, "\nPOD\tFROM\tTO\tWHY\tCPU\tWEIGHT\tFROM: LOAD\tTO: LOAD\tFROM: WEIGHT PRESSURE\t"+
+		"TO: WEIGHT PRESSURE", p.Moves, func(m *rebalance.Move) string {
+		return fmt.Sprintf("%s/%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s", m.Namespace, m.Name, m.From, m.To, m.Reason,
+			cores(m.Estimate), m.Weight, change(m.FromBefore.Load, m.FromAfter.Load), change(m.ToBefore.Load, m.ToAfter.Load),
+			change(m.FromBefore.Pressure, m.FromAfter.Pressure), change(m.ToBefore.Pressure, m.ToAfter.Pressure))
+	})
 }
 
 // change prints an amount before and after, both in thousandths.

@@ -84,10 +84,6 @@ Without --from-prometheus, usage is generated.`,
 	return cmd
 }
 
-func simulateCommand() *cobra.Command {
-	return parentCommand("simulate", "Run Waterline's decisions on recorded usage", simulateClusterCommand())
-}
-
 // show simulates, and presents the result in the files that were named and on the terminal.
 func (r *clusterRun) show(cmd *cobra.Command) error {
 	debug.SetGCPercent(gcPercent)

@@ -280,15 +280,15 @@ func topNodes(out io.Writer, nodes []nodeStatus, wide bool, now time.Time) error
 		heads += "\tTHROTTLED CPU\tPOLICY\tREPORTED\tDETAIL"
 	}
 	return table(out, heads, nodes, func(n *nodeStatus) string {
-		cells := strings.Join([]string{n.Name, n.State, bar(&n.CPU), n.CPU.cells(inCores), n.Memory.cells(inGiB)}, "\t")
-		if !wide {
-			return cells
+		cells := []string{n.Name, n.State, bar(&n.CPU), n.CPU.cells(inCores), n.Memory.cells(inGiB)}
+		if wide {
+			reported := "-"
+			if !n.Changed.IsZero() {
+				reported = duration.HumanDuration(now.Sub(n.Changed)) + " ago"
+			}
+			cells = append(cells, throttledCell(&n.CPU, n.ThrottledCPU), orDash(n.Policy), reported, n.Detail)
 		}
-		reported := "-"
-		if !n.Changed.IsZero() {
-			reported = duration.HumanDuration(now.Sub(n.Changed)) + " ago"
-		}
-		return strings.Join([]string{cells, throttledCell(&n.CPU, n.ThrottledCPU), orDash(n.Policy), reported, n.Detail}, "\t")
+		return strings.Join(cells, "\t")
 	})
 }
 

@@ -19,10 +19,6 @@ import (
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
-func yarnCommand() *cobra.Command {
-	return parentCommand("yarn", "Check a YARN cluster before a pool of elastic NodeManagers joins it", yarnCheckCommand())
-}
-
 // checkTime bounds a check. Each request and each look-up of a name has a bound of its own.
 const checkTime = 2 * time.Minute
 

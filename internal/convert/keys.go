@@ -101,9 +101,6 @@ func leaves(tree any) []leaf {
 	return all
 }
 
-// dotted writes a path as users do.
-func dotted(path string) string { return strings.ReplaceAll(path, "/", ".") }
-
 // find returns the key of a table that a path names, or nil.
 func find(table []Key, where, at string) *Key {
 	for i := range table {
@@ -145,7 +142,7 @@ func (n *notes) add(cover Cover, key, sentence string) {
 // take checks the keys of a part of an input, and notes those without an equal. From names the input in errors.
 func (n *notes) take(from, where string, tree map[string]any) {
 	for _, l := range leaves(tree) {
-		name := where + " " + dotted(l.path)
+		name := where + " " + strings.ReplaceAll(l.path, "/", ".") // as users write it
 		key := find(n.table, where, l.path)
 		switch {
 		case key == nil:

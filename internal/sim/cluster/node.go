@@ -55,10 +55,6 @@ type member struct {
 	renewed int
 }
 
-func newMember(m Machine) *member {
-	return &member{Node: node.New(m.Capacity, m.Allocatable), machine: m, since: -warmUp, next: -warmUp}
-}
-
 // add starts a pod on the node.
 func (n *member) add(p *pod, now time.Duration) {
 	i, _ := n.find(p.UID)

@@ -46,7 +46,10 @@ func newSimulation(o *Options) *simulation {
 	}
 	o.every = o.step()
 	for i := range o.Nodes {
-		s.nodes = append(s.nodes, newMember(o.machine(i)))
+		m := o.machine(i)
+		s.nodes = append(s.nodes, &member{
+			Node: node.New(m.Capacity, m.Allocatable), machine: m, since: -warmUp, next: -warmUp,
+		})
 	}
 	if o.Services != nil {
 		s.online, s.distinct, s.history = o.recordedPods(s.random)
@@ -96,7 +99,10 @@ func (s *simulation) step() {
 	s.arrive()
 	s.lead()
 	if s.now%Part == 0 && s.now >= 0 {
-		s.weigh()
+		for i := range s.nodes {
+			met, all := s.schedule.met(i)
+			s.count.met, s.count.weighted = s.count.met+met, s.count.weighted+all
+		}
 	}
 	s.now += tick
 }
@@ -299,11 +305,4 @@ func (s *simulation) start(p *pod) bool {
 		s.count.placed++
 	}
 	return true
-}
-
-func (s *simulation) weigh() {
-	for i := range s.nodes {
-		met, all := s.schedule.met(i)
-		s.count.met, s.count.weighted = s.count.met+met, s.count.weighted+all
-	}
 }
