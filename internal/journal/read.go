@@ -117,21 +117,15 @@ func Find(path string) ([][]string, error) {
 	}
 	var all [][]string
 	err = filepath.WalkDir(path, func(path string, d fs.DirEntry, err error) error {
-		name := filepath.Base(path)
-		switch {
+		dir, name := filepath.Split(path)
+		switch last := len(all) - 1; {
 		case err != nil || d.IsDir() || filepath.Ext(name) != ".jsonl":
-			return err
-		case name == previous:
-			all = append(all, []string{path})
-			return nil
-		}
-		before := filepath.Join(filepath.Dir(path), previous) // it sorts before the current one
-		if last := len(all) - 1; name == current && last >= 0 && all[last][0] == before {
+		case name == current && last >= 0 && all[last][0] == dir+previous: // it sorts before the current one
 			all[last] = append(all[last], path)
-			return nil
+		default:
+			all = append(all, []string{path})
 		}
-		all = append(all, []string{path})
-		return nil
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("looking for journals: %w", err)

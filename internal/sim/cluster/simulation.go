@@ -131,12 +131,6 @@ func (s *simulation) decide() {
 
 // each does something with each node, in as many parts at the same time as there are counts.
 func (s *simulation) each(do func(t *count, n *member)) {
-	if len(s.counts) == 1 {
-		for _, n := range s.nodes {
-			do(&s.counts[0], n)
-		}
-		return
-	}
 	var wg sync.WaitGroup
 	for k := range s.counts {
 		from, to := k*len(s.nodes)/len(s.counts), (k+1)*len(s.nodes)/len(s.counts)
