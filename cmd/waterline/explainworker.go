@@ -64,8 +64,8 @@ func explainWorker(ctx context.Context, a *apis, namespace, name string) (answer
 		if err := readWorkers(ctx, a, &pools.Items[i]); err != nil {
 			return nil, err
 		}
+		w.readState(&pools.Items[i])
 	}
-	w.readState(pools.Items)
 	var unread error
 	for i := range pools.Items {
 		unread = errors.Join(unread, w.readGone(ctx, a, &pools.Items[i]))
@@ -77,26 +77,18 @@ func explainWorker(ctx context.Context, a *apis, namespace, name string) (answer
 		return nil, fmt.Errorf("no pool in namespace %s has a worker %q, or had one whose guard told of containers that "+
 			"left, and there is no such pod", namespace, name)
 	}
-	for _, previous := range []bool{true, false} {
-		if !w.guarded {
-			break
-		}
-		records, err := guardLog(ctx, a.core, namespace, name, previous)
-		if err != nil && !previous {
-			return w, errors.Join(err, unread)
-		}
-		w.Records = append(w.Records, records...)
+	if w.guarded {
+		before, _ := guardLog(ctx, a.core, namespace, name, true) // most were never started again
+		now, err := guardLog(ctx, a.core, namespace, name, false)
+		w.Records, unread = append(before, now...), errors.Join(err, unread)
 	}
 	return w, unread
 }
 
-func (w *workerAnswer) readState(pools []v1alpha1.WorkerPool) {
-	for i := range pools {
-		for j := range pools[i].Status.Workers {
-			if state := &pools[i].Status.Workers[j]; state.Name == w.Name {
-				w.State, w.Pool, w.words = state, pools[i].Name, poolMeanings(&pools[i])
-				w.Node = cmp.Or(w.Node, state.Node)
-			}
+func (w *workerAnswer) readState(p *v1alpha1.WorkerPool) {
+	for i := range p.Status.Workers {
+		if state := &p.Status.Workers[i]; state.Name == w.Name {
+			w.State, w.Pool, w.words, w.Node = state, p.Name, poolMeanings(p), cmp.Or(w.Node, state.Node)
 		}
 	}
 }

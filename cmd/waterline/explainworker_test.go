@@ -36,13 +36,13 @@ func TestPrintWorker(t *testing.T) {
 	if err := e.readPod(pod); err != nil || !e.guarded {
 		t.Fatalf("guarded %v, %v", e.guarded, err)
 	}
-	e.readState([]v1alpha1.WorkerPool{{
+	e.readState(&v1alpha1.WorkerPool{
 		ObjectMeta: metav1.ObjectMeta{Name: "night"}, Spec: v1alpha1.WorkerPoolSpec{YARN: &v1alpha1.YARNSpec{}},
 		Status: v1alpha1.WorkerPoolStatus{Workers: []v1alpha1.WorkerStatus{{
 			Name: "night-0", Phase: "Shrinking", Reason: "LessSlack",
 			Since: metav1.Date(2026, 11, 25, 8, 59, 0, 0, time.UTC),
 		}}},
-	}})
+	})
 	log, err := os.ReadFile("testdata/guard.log")
 	if err != nil {
 		t.Fatal(err)
