@@ -88,18 +88,13 @@ func describePolicy(name string, objects []v1alpha1.ColocationPolicy, nodes []co
 			p.Invalid = err.Error()
 		}
 	}
-	byNode := map[string]*v1alpha1.NodeReport{}
-	for i := range reports {
-		byNode[reports[i].Name] = &reports[i]
-	}
+	byNode := newInventory(nodes, reports, objects, nil, nil).reports
 	for i := range nodes {
 		p.Nodes = append(p.Nodes, p.of(&nodes[i], valid, byNode[nodes[i].Name]))
 	}
+	rank := map[bool]int{true: 0, false: 1}
 	slices.SortFunc(p.Nodes, func(a, b nodeState) int {
-		if a.Governed != b.Governed {
-			return map[bool]int{true: -1, false: 1}[a.Governed]
-		}
-		return cmp.Or(cmp.Compare(a.State, b.State), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(rank[a.Governed]-rank[b.Governed], cmp.Compare(a.State, b.State), cmp.Compare(a.Name, b.Name))
 	})
 	return p, nil
 }
