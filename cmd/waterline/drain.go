@@ -22,11 +22,13 @@ import (
 // shuffleService says which service is asked, and as whom.
 type shuffleService struct {
 	uniffle, celeborn, user, passwordFile, caFile string
+	stays                                         bool // workers of Celeborn stay, idle, so that their drain can be taken back
 }
 
 func drainShuffleCommand() *cobra.Command {
 	var s shuffleService
 	var timeout time.Duration
+	var undo bool
 	var workers []drain.Worker
 	c := &cobra.Command{
 		Use:   "shuffle --uniffle|--celeborn ADDRESS SERVER=ADDRESS...",
@@ -37,12 +39,17 @@ harm to jobs. No data moves, so a drain takes as long as the longest application
 Each server is named as its coordinator or master lists it (IP-PORT for Uniffle, a host for Celeborn), with the address
 of its own web server. A server that was drained ends by itself, unless it is set not to.
 
+With --undo, servers that drain get new shuffles again. An idle server of Uniffle has ended by then. Workers of Celeborn
+can come back if they were drained with --stay; they stay idle until somebody ends them.
+
 After --timeout, the servers go on draining and the command ends. It never says that a server with data can be ended:
 whether jobs keep replicas is for a person to know (docs/shuffle.md).
 
-The exit code is 0 if all servers are drained, and 1 if one is lost, still has data after --timeout, or does not answer.`,
+The exit code is 0 if all servers are drained, and 1 if one is lost, still has data after --timeout, or does not answer. With --undo, it is 0 if all drains were taken back.`,
 		Example: `  waterline drain shuffle --uniffle http://coordinator:19998 10.0.0.1-19999=http://10.0.0.1:19996
-  waterline drain shuffle --celeborn http://master:9098 --timeout 2h worker-3=http://worker-3:9096`,
+  waterline drain shuffle --celeborn http://master:9098 --timeout 2h worker-3=http://worker-3:9096
+  waterline drain shuffle --celeborn http://master:9098 --stay worker-3=http://worker-3:9096
+  waterline drain shuffle --celeborn http://master:9098 --undo worker-3=http://worker-3:9096`,
 		Args: func(_ *cobra.Command, args []string) (err error) {
 			if workers, err = shuffleServers(args); err == nil {
 				switch {
@@ -52,6 +59,8 @@ The exit code is 0 if all servers are drained, and 1 if one is lost, still has d
 					err = fmt.Errorf("%q is no address of a web server, such as http://coordinator:19998", s.uniffle+s.celeborn)
 				case (s.user == "") != (s.passwordFile == ""):
 					err = errors.New("write --user and --password-file, or neither")
+				case s.stays && (s.uniffle != "" || undo):
+					err = errors.New("--stay goes with --celeborn, and without --undo")
 				case timeout <= 0:
 					err = errors.New("--timeout must be positive, such as 6h")
 				}
@@ -62,9 +71,13 @@ The exit code is 0 if all servers are drained, and 1 if one is lost, still has d
 			return nil
 		},
 		RunE: func(c *cobra.Command, _ []string) error {
+			s.stays = s.stays || undo
 			by, err := s.drainer()
 			if err != nil {
 				return fmt.Errorf("draining shuffle servers: %w", err)
+			}
+			if undo {
+				return undrainShuffle(c.Context(), c.OutOrStdout(), by, workers)
 			}
 			return drainShuffle(c.Context(), c.OutOrStdout(), by, workers, timeout)
 		},
@@ -73,6 +86,8 @@ The exit code is 0 if all servers are drained, and 1 if one is lost, still has d
 	f.StringVar(&s.uniffle, "uniffle", "", "base address of the coordinator's web server")
 	f.StringVar(&s.celeborn, "celeborn", "", "base address of the master's web server; of several masters, the leader's")
 	f.DurationVar(&timeout, "timeout", 6*time.Hour, "how long to wait")
+	f.BoolVar(&s.stays, "stay", false, "workers of Celeborn stay when they are drained, so that --undo can take it back")
+	f.BoolVar(&undo, "undo", false, "take drains back, as far as the service can")
 	f.StringVar(&s.user, "user", "", "user for the service, where it wants one")
 	f.StringVar(&s.passwordFile, "password-file", "", "file with the user's password")
 	f.StringVar(&s.caFile, "ca-file", "", "PEM file of the authorities that may sign https servers")
@@ -119,6 +134,9 @@ func (s *shuffleService) drainer() (drain.Drainer, error) {
 	if s.uniffle != "" {
 		return uniffle.New(s.uniffle, auth)
 	}
+	if s.stays {
+		return celeborn.NewReversible(s.celeborn, auth)
+	}
 	return celeborn.New(s.celeborn, auth)
 }
 
@@ -139,6 +157,26 @@ func atOnce(n int, f func(i int)) {
 		})
 	}
 	_ = all.Wait()
+}
+
+// undrainShuffle takes the drains of servers back.
+func undrainShuffle(ctx context.Context, out io.Writer, by drain.Drainer, workers []drain.Worker) error {
+	reverser, can := by.(drain.Reverser)
+	if !can {
+		return errors.New("the service cannot take drains back")
+	}
+	failed := make([]error, len(workers))
+	atOnce(len(workers), func(i int) {
+		if err := reverser.Undrain(ctx, workers[i]); err != nil {
+			failed[i] = fmt.Errorf("taking back the drain of %s: %w", workers[i].Host, err)
+		}
+	})
+	for i, w := range workers {
+		if failed[i] == nil {
+			fmt.Fprintf(out, "%s: it gets shuffles again\n", w.Host)
+		}
+	}
+	return errors.Join(failed...)
 }
 
 // drainShuffle drains servers and waits for them.

@@ -87,6 +87,41 @@ func TestDrainShuffle(t *testing.T) {
 	}
 }
 
+// reversed is a shuffle service that takes drains back, but not those of servers that have ended.
+type reversed struct {
+	drained
+	ended string
+}
+
+func (r *reversed) Undrain(_ context.Context, w drain.Worker) error {
+	if w.Host == r.ended {
+		return errors.New("it has ended")
+	}
+	return nil
+}
+
+// TestUndrainShuffle takes back the drains of two servers, of which one has ended.
+func TestUndrainShuffle(t *testing.T) {
+	workers := []drain.Worker{{Host: "a"}, {Host: "b"}}
+	var out strings.Builder
+	err := undrainShuffle(t.Context(), &out, &reversed{ended: "b"}, workers)
+	if err == nil || err.Error() != "taking back the drain of b: it has ended" {
+		t.Error(err)
+	}
+	if out.String() != "a: it gets shuffles again\n" {
+		t.Error(out.String())
+	}
+	if err := undrainShuffle(t.Context(), io.Discard, &reversed{}, workers); err != nil {
+		t.Error(err)
+	}
+	for _, s := range []shuffleService{{uniffle: "http://c:19998"}, {celeborn: "http://m:9098", stays: true}} {
+		by, err := s.drainer()
+		if _, can := by.(drain.Reverser); !can || err != nil {
+			t.Errorf("%+v: no drain of it can be taken back: %v", s, err)
+		}
+	}
+}
+
 // crowd is a service whose servers take a second to answer.
 type crowd struct {
 	mu        sync.Mutex
