@@ -21,7 +21,7 @@ type Loops []*sandbox.Process
 // real-time thread that slept for a few milliseconds was late by 1.0 to 1.3 ms, p99, and by 0.1 ms beside such loops.
 // Without loops, this delay would be in the latency of a server alone, and not in its latency beside batch.
 func Awake(s *sandbox.Sandbox) (Loops, error) {
-	cpus, err := allowedCPUs()
+	cpus, err := AllowedCPUs()
 	if err != nil {
 		return nil, err
 	}

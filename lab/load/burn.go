@@ -59,7 +59,7 @@ func burn(in sandbox.HelperInput) error {
 	}
 	if !l.Unbound {
 		// Each CPU gets as many loops: the weights are to be measured, not the luck of the load balancer.
-		cpus, err := allowedCPUs()
+		cpus, err := AllowedCPUs()
 		if err != nil {
 			return err
 		}

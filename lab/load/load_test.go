@@ -61,7 +61,7 @@ func TestSend(t *testing.T) {
 			}
 		}
 	}()
-	cpus, err := allowedCPUs()
+	cpus, err := AllowedCPUs()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func TestPrioritize(t *testing.T) {
 
 // TestSeparate checks that a server is kept off the last CPU, which is the generator's, and that it keeps the others.
 func TestSeparate(t *testing.T) {
-	cpus, err := allowedCPUs()
+	cpus, err := AllowedCPUs()
 	if err != nil {
 		t.Fatal(err)
 	}

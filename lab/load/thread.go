@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allowedCPUs returns the CPUs on which this process may run.
-func allowedCPUs() (cpus []int, err error) {
+// AllowedCPUs returns the CPUs on which this process may run.
+func AllowedCPUs() (cpus []int, err error) {
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
 		return nil, fmt.Errorf("reading which CPUs may be used: %w", err)
@@ -29,7 +29,7 @@ func allowedCPUs() (cpus []int, err error) {
 // where there is only one. A generator that preempts the server lets the kernel run batch next
 // (docs/design/contention.md), and clients on other machines preempt no server.
 func Separate(server int) (cpu int, err error) {
-	cpus, err := allowedCPUs()
+	cpus, err := AllowedCPUs()
 	if err != nil || len(cpus) < 2 {
 		return -1, err
 	}
