@@ -283,7 +283,6 @@ func TestNode(t *testing.T) {
 		n.sub("Systemd", (*node).testSystemd)
 		n.sub("Formulas", (*node).testFormulas)
 		n.sub("Driver", (*node).testDriver)
-		n.sub("Guard", (*node).testGuard)
 	}
 }
 
