@@ -22,7 +22,7 @@ import (
 // shuffleService says which service is asked, and as whom.
 type shuffleService struct {
 	uniffle, celeborn, user, passwordFile, caFile string
-	stays                                         bool // workers of Celeborn stay, idle, so that their drain can be taken back
+	stays                                         bool // workers of Celeborn stay, so that a drain can be taken back
 }
 
 func drainShuffleCommand() *cobra.Command {

@@ -25,8 +25,8 @@ func AllowedCPUs() (cpus []int, err error) {
 	return cpus, nil
 }
 
-// Separate keeps a server off the last CPU that may be used, and returns that CPU, for the generator of its requests; -1
-// where there is only one. A generator that preempts the server lets the kernel run batch next
+// Separate keeps a server off the last CPU that may be used, and returns that CPU, for the generator of its requests;
+// -1 where there is only one. A generator that preempts the server lets the kernel run batch next
 // (docs/design/contention.md), and clients on other machines preempt no server.
 func Separate(server int) (cpu int, err error) {
 	cpus, err := AllowedCPUs()
