@@ -39,13 +39,14 @@ harm to jobs. No data moves, so a drain takes as long as the longest application
 Each server is named as its coordinator or master lists it (IP-PORT for Uniffle, a host for Celeborn), with the address
 of its own web server. A server that was drained ends by itself, unless it is set not to.
 
-With --undo, servers that drain get new shuffles again. An idle server of Uniffle has ended by then. Workers of Celeborn
-can come back if they were drained with --stay; they stay idle until somebody ends them.
+--undo takes drains back: the servers get new shuffles again. A server of Uniffle that was empty has ended by then. A
+worker of Celeborn must have been drained with --stay, which keeps it idle until somebody ends it.
 
 After --timeout, the servers go on draining and the command ends. It never says that a server with data can be ended:
 whether jobs keep replicas is for a person to know (docs/shuffle.md).
 
-The exit code is 0 if all servers are drained, and 1 if one is lost, still has data after --timeout, or does not answer. With --undo, it is 0 if all drains were taken back.`,
+The exit code is 0 if all servers are drained, and 1 if one is lost, still has data after --timeout, or does not answer.
+With --undo, it is 0 if all drains were taken back.`,
 		Example: `  waterline drain shuffle --uniffle http://coordinator:19998 10.0.0.1-19999=http://10.0.0.1:19996
   waterline drain shuffle --celeborn http://master:9098 --timeout 2h worker-3=http://worker-3:9096
   waterline drain shuffle --celeborn http://master:9098 --stay worker-3=http://worker-3:9096
