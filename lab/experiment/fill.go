@@ -54,9 +54,6 @@ func fill(ctx context.Context, r *run) error {
 	if f.server, err = load.StartServer(ctx, r.Sandbox, f.pod); err != nil {
 		return err
 	}
-	if f.apart, err = load.Separate(f.server.PID()); err != nil {
-		return err
-	}
 	for _, mode := range []struct {
 		name  string
 		begin func(context.Context) error
@@ -71,7 +68,7 @@ func fill(ctx context.Context, r *run) error {
 		if mode.name == "alone" {
 			t.awake = f.loops.PIDs()
 		}
-		requests := load.Requests{Line: fmt.Sprint(f.server.Steps), CPU: f.apart, Prioritize: true}
+		requests := load.Requests{Line: fmt.Sprint(f.server.Steps), CPU: -1, Prioritize: true}
 		nothing := func() error { return nil }
 		err := t.run(ctx, r.Sandbox, requests, r.cfg.Seconds, nothing, nothing, func(w measure.Window) string {
 			return fmt.Sprintf("%.0f %% of the CPU is used", usedPercent(w))
@@ -90,7 +87,6 @@ type fillRun struct {
 	*run
 	pod    *sandbox.Pod // of the server
 	server load.Server
-	apart  int        // CPU of the client, from which the server is kept; -1: there is only one
 	loops  load.Loops // of batch; alone, those that keep the CPUs awake
 	trials []trial
 }
@@ -196,9 +192,6 @@ func (f *fillRun) report() {
 			res.Metrics["p99_ratio_waterline"], res.Metrics["p99_ratio_plain"]),
 		Goal: fmt.Sprintf("CPU ≥ %d %% used, p99 ≤ %.1f × alone", fillCPU, fillRatio),
 		Met:  usedPercent(last.window) >= fillCPU && res.Metrics["p99_ratio_waterline"] <= fillRatio,
-	}
-	if f.apart >= 0 {
-		f.note("The client keeps to one CPU, and the server to the others.")
 	}
 	f.note("The server has one thread, requests one CPU, and gets %.0f requests a second of %.1f ms of CPU each, at "+
 		"random moments, in every mode the same: p99 is of %d requests. Batch is a pod of %d threads that sleep and wake "+
