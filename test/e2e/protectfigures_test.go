@@ -25,7 +25,7 @@ metadata: {name: everything}
 spec:
   mode: Enforce
   weight: {max: 262144}
-  cpu: {waterline: 100%, suppression: Arithmetic}
+  cpu: {waterline: 100%, suppression: OnHarm}
   protect: {burst: true, memory: true, interference: true, eviction: {}}
 `
 
