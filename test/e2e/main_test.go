@@ -81,7 +81,7 @@ func run(m *testing.M) (int, error) {
 	defer cancel()
 	nodeless := slices.Contains([]string{"api", "apart", "yarn", "trino"}, *on)
 	o := cluster.Options{Bin: filepath.Join(built, *programs), Node: !nodeless, Static: *on == "static", Images: images,
-		Leash: true}
+		Leash: true, ShortBackOff: soak} // the full form of TestYARNRestarts ends containers 200 times
 	if *on == "vm" {
 		if o.VM, err = vm.FetchKernel(ctx, filepath.Join(built, "vm/kernel")); err != nil {
 			return 0, err

@@ -41,6 +41,8 @@ type Options struct {
 	// Dir is the directory of the cluster's state; "": a fixed one. An API server alone can have another, if the caller is
 	// in mount and network namespaces of its own. [Attach] and the function [Down] do not find it there.
 	Dir string
+	// ShortBackOff lets a container that ended again and again start after 10 s, not after up to five minutes.
+	ShortBackOff bool
 }
 
 // Bed is a running cluster.

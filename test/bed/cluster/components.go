@@ -85,7 +85,7 @@ func writeNodeConfig(p paths, o Options) error {
 	for path, content := range map[string]string{
 		p.in("containerd.toml"):             containerdConfig(p, o.Bin),
 		p.in("cni", "10-bed.conflist"):      cniConfig,
-		p.in("kubelet.yaml"):                kubeletConfig(p) + cpuManager(o),
+		p.in("kubelet.yaml"):                kubeletConfig(p) + cpuManager(o) + backOff(o),
 		p.in("Corefile"):                    corefile(p),
 		filepath.Join(p.staticPods(), ".d"): "",
 	} {
@@ -174,6 +174,15 @@ func cpuManager(o Options) string {
 		return ""
 	}
 	return "cpuManagerPolicy: static\nkubeReserved: {cpu: 500m}\n"
+}
+
+// backOff returns the part of the kubelet's configuration that says how long a container that ends again and again must
+// wait. Its feature is off by default before Kubernetes 1.35.
+func backOff(o Options) string {
+	if !o.ShortBackOff {
+		return ""
+	}
+	return "featureGates: {KubeletCrashLoopBackOffMax: true}\ncrashLoopBackOff: {maxContainerRestartPeriod: 10s}\n"
 }
 
 // vmConfig returns what the node in a virtual machine is made of.
