@@ -79,7 +79,7 @@ func TestExclusivityMissing(t *testing.T) {
 // FuzzAnswer checks that no answer makes decoding panic, and that what it accepts makes sense.
 func FuzzAnswer(f *testing.F) {
 	for _, name := range []string{
-		"nodes", "node", "node-overcommitted", "nodes-none", "labels", "node-labels", "apps", "app-killed", "scheduler",
+		"nodes", "node", "node-overcommitted", "nodes-none", "labels", "node-labels", "scheduler",
 		"containers", "info", "node-unknown", "conf", "conf-xml", "conf-forbidden",
 	} {
 		f.Add(body(f, name))
@@ -96,14 +96,6 @@ func FuzzAnswer(f *testing.F) {
 				if n, err := j.node(); err == nil && n.ID == "" {
 					t.Errorf("a node without an id: %+v", n)
 				}
-			}
-		}
-		var apps struct {
-			App appJSON `json:"app"`
-		}
-		if json.Unmarshal(content, &apps) == nil {
-			if a, err := apps.App.app(); err == nil && (a.ID == "" || a.Containers < 0 || a.Allocated.MemoryMiB < 0) {
-				t.Errorf("%+v", a)
 			}
 		}
 		var scheduler struct {

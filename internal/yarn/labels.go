@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 )
@@ -47,7 +48,7 @@ func (c *RM) AddLabel(ctx context.Context, l Label) error {
 		Exclusive bool   `json:"exclusivity"`
 	}
 	body := map[string][]send{"nodeLabelInfo": {{l.Name, l.Exclusive}}}
-	if err := c.post(ctx, "/add-node-labels", body); err != nil {
+	if err := c.Do(ctx, http.MethodPost, "/add-node-labels", body, nil); err != nil {
 		return err
 	}
 	var have []Label
@@ -106,7 +107,8 @@ func (c *RM) SetNodeLabels(ctx context.Context, labels map[string]string) error 
 	if len(entries) == 0 {
 		return nil
 	}
-	if err := c.post(ctx, "/replace-node-to-labels", map[string][]entry{"nodeToLabels": entries}); err != nil {
+	body := map[string][]entry{"nodeToLabels": entries}
+	if err := c.Do(ctx, http.MethodPost, "/replace-node-to-labels", body, nil); err != nil {
 		return err
 	}
 	return c.labelled(ctx, want)

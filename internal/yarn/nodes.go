@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"net/http"
 	"net/url"
 	"strconv"
 	"time"
@@ -166,7 +167,7 @@ func (c *RM) Resize(ctx context.Context, id string, total Resource, overCommit t
 	if err != nil || node.Total == total {
 		return node, err
 	}
-	if err := c.post(ctx, "/nodes/"+url.PathEscape(id)+"/resource", send); err != nil {
+	if err := c.Do(ctx, http.MethodPost, "/nodes/"+url.PathEscape(id)+"/resource", send, nil); err != nil {
 		return Node{}, err
 	}
 	err = c.until(ctx, func() (bool, error) {
@@ -187,7 +188,7 @@ func (c *RM) SendResize(ctx context.Context, id string, total Resource, overComm
 	if err != nil {
 		return err
 	}
-	return c.post(ctx, "/nodes/"+url.PathEscape(id)+"/resource", send)
+	return c.Do(ctx, http.MethodPost, "/nodes/"+url.PathEscape(id)+"/resource", send, nil)
 }
 
 func resizeOf(id string, total Resource, overCommit time.Duration) (send resizeJSON, err error) {

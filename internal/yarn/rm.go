@@ -140,8 +140,11 @@ func inStates[S ~string](states []S) url.Values {
 	return query
 }
 
-func (c *RM) post(ctx context.Context, path string, body any) error {
-	return c.call(ctx, request{method: http.MethodPost, path: path, body: body}, nil)
+// Do sends a request to the active ResourceManager, to a path below /ws/v1/cluster. The body is written as JSON, if it
+// is not nil, and the answer decoded into into, if that is not nil. It may send the request twice, so the request must
+// be idempotent.
+func (c *RM) Do(ctx context.Context, method, path string, body, into any) error {
+	return c.call(ctx, request{method: method, path: path, body: body}, into)
 }
 
 // until reads until done reports true or the time for reading back is over; then it returns what missing returns.

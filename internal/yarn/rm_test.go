@@ -84,7 +84,7 @@ func TestNoActive(t *testing.T) {
 	})
 	c := client(t, standby)
 	_, nodes := c.Nodes(t.Context())
-	_, apps := c.Apps(t.Context())
+	apps := c.Do(t.Context(), http.MethodGet, "/apps", nil, nil)
 	_, active := c.Active(t.Context())
 	for _, err := range []error{nodes, apps, active} {
 		if !errors.Is(err, ErrNoActive) || !strings.Contains(err.Error(), standby) {
@@ -330,63 +330,6 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// recordedApp returns the id of the application of the recordings.
-func recordedApp(t *testing.T) string {
-	return regexp.MustCompile("application_[0-9]+_[0-9]+").FindString(string(body(t, "new-app")))
-}
-
-func TestApps(t *testing.T) {
-	id := recordedApp(t)
-	r, base := serve(t, map[string][]string{
-		"GET /apps": {"apps", "apps-none"}, "GET /apps/" + id: {"node-unknown", "app", "app", "app", "app-killed"},
-		"POST /apps/new-application": {"new-app"}, "POST /apps": {"submitted"}, "PUT /apps/" + id + "/state": {"killing"},
-	})
-	c := client(t, base)
-	app, err := c.Submit(t.Context(), Submission{
-		Name: "sleep", Queue: "default", Type: "TEST", Command: "exec sleep 300", Master: Resource{256, 1}, MaxAttempts: 1,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := App{
-		ID: id, Name: "sleep", User: "root", Queue: "root.default", Type: "TEST", State: AppAccepted,
-		FinalStatus: "UNDEFINED", Diagnostics: app.Diagnostics, Started: app.Started, MasterNode: "nm1.bed:45454",
-		Containers: 1, Allocated: Resource{256, 1},
-	}
-	if diff := cmp.Diff(want, app); diff != "" || app.Started.Year() != 2026 || app.Diagnostics == "" {
-		t.Errorf("submitted (-want +got):\n%s\n%+v", diff, app)
-	}
-	submitted := `POST /apps?user.name=batch {"application-id":"` + id +
-		`","application-name":"sleep","queue":"default",` +
-		`"application-type":"TEST","max-app-attempts":1,"resource":{"memory":256,"vCores":1},` +
-		`"am-container-spec":{"commands":{"command":"exec sleep 300"}}}`
-	if sent := r.requests("POST /apps?"); !slices.Equal(sent, []string{submitted}) {
-		t.Errorf("sent %q, not %s", sent, submitted)
-	}
-	apps, err := c.Apps(t.Context(), AppAccepted)
-	if err != nil || len(apps) != 1 || !cmp.Equal(apps[0], want) {
-		t.Errorf("applications: %+v, %v", apps, err)
-	}
-	if none, err := c.Apps(t.Context()); err != nil || len(none) != 0 {
-		t.Errorf("no applications: %v, %v", none, err)
-	}
-	app, err = c.Kill(t.Context(), id)
-	if err != nil || app.State != AppKilled || app.Containers != 0 || app.Finished.Before(app.Started) {
-		t.Errorf("killed: %+v, %v", app, err)
-	}
-	if _, err := c.Kill(t.Context(), id); err != nil || len(r.requests("PUT")) != 1 {
-		t.Errorf("killed twice: %q, %v", r.requests("PUT"), err)
-	}
-}
-
-func TestKillWithoutEffect(t *testing.T) {
-	_, base := serve(t, map[string][]string{"GET /apps/a": {"app"}, "PUT /apps/a/state": {"killing"}})
-	var none *NoEffectError
-	if _, err := client(t, base).Kill(t.Context(), "a"); !errors.As(err, &none) || none.Have != "ACCEPTED" {
-		t.Errorf("%v", err)
-	}
-}
-
 func TestScheduler(t *testing.T) {
 	_, base := serve(t, map[string][]string{
 		"GET /scheduler": {"scheduler", `scheduler "capacityScheduler"=>"fairScheduler"`},
@@ -482,12 +425,12 @@ func TestNodeInfo(t *testing.T) {
 }
 
 func TestContainers(t *testing.T) {
+	id := regexp.MustCompile("[0-9]+_[0-9]+").FindString(string(body(t, "new-app")))
 	_, base := serve(t, map[string][]string{"GET /containers": {"containers", "containers-none", `containers "id"=>"no"`}})
 	c := nodeClient(t)
 	got, err := c.Containers(t.Context(), base)
 	want := []Container{{
-		ID:    strings.Replace(recordedApp(t), "application", "container", 1) + "_01_000001",
-		State: "RUNNING", ExitCode: -1000, User: "root", Size: Resource{256, 1},
+		ID: "container_" + id + "_01_000001", State: "RUNNING", ExitCode: -1000, User: "root", Size: Resource{256, 1},
 		ExecutionType: Guaranteed,
 	}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {

@@ -374,7 +374,7 @@ func TestSPNEGO(t *testing.T) {
 	}
 	c := connect(HTTPOptions{Auth: auth, CA: ca})
 	for range 2 {
-		if err := c.post(t.Context(), "/x", map[string]int{"a": 1}); err != nil {
+		if err := c.Do(t.Context(), http.MethodPost, "/x", map[string]int{"a": 1}, nil); err != nil {
 			t.Error(err)
 		}
 	}

@@ -87,7 +87,7 @@ func (h *harm) resize(count int, follow func(i int, want yarn.Resource)) {
 		follow(n, want)
 	}
 	for _, id := range h.running() {
-		if _, err := h.rm.Kill(h.t.Context(), id); err != nil {
+		if _, err := hadoop.Kill(h.t.Context(), h.rm, id); err != nil {
 			h.t.Error(err)
 		}
 	}
@@ -108,7 +108,7 @@ func (h *harm) offers(i int, want yarn.Resource) {
 // running returns the applications that have not ended.
 func (h *harm) running() (ids []string) {
 	h.t.Helper()
-	apps, err := h.rm.Apps(h.t.Context(), "NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", yarn.AppRunning)
+	apps, err := hadoop.Apps(h.t.Context(), h.rm, "NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", hadoop.AppRunning)
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -503,7 +503,7 @@ func (l *livePool) unharmed() judgement {
 func (l *livePool) sleepers(count int, memory int64, each time.Duration) (ids []string) {
 	l.t.Helper()
 	for i := range count {
-		app, err := l.rm.Submit(l.t.Context(), yarn.Submission{
+		app, err := hadoop.Submit(l.t.Context(), l.rm, hadoop.Submission{
 			Name: "sleep", Queue: []string{hadoop.LabelQueue, hadoop.DefaultQueue}[i%2], Type: "TEST", Label: hadoop.Label,
 			MaxAttempts: 1, Command: fmt.Sprintf("exec sleep %.1f", each.Seconds()),
 			Master: yarn.Resource{MemoryMiB: memory, VCores: 1},
@@ -549,7 +549,7 @@ func (l *livePool) runs(node string) (n int) {
 func (l *livePool) idle() {
 	l.t.Helper()
 	eventually(l.t, "all applications have ended", func() (bool, string) {
-		apps, err := l.rm.Apps(l.t.Context(), "NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", yarn.AppRunning)
+		apps, err := hadoop.Apps(l.t.Context(), l.rm, "NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", hadoop.AppRunning)
 		return err == nil && len(apps) == 0, fmt.Sprintf("%v, %+v", err, apps)
 	})
 }

@@ -51,8 +51,8 @@ func oneNight(t *testing.T) (l *livePool, figures map[string]float64) {
 	long := []string{l.endless(hadoop.LabelQueue, hadoop.Label, 1), l.endless(hadoop.LabelQueue, hadoop.Label, 1)}
 	for _, id := range long {
 		eventually(t, "a job that never ends has its containers", func() (bool, string) {
-			a, err := l.rm.App(t.Context(), id)
-			return err == nil && a.State == yarn.AppRunning && a.Containers == 2, fmt.Sprintf("%+v, %v", a, err)
+			a, err := hadoop.AppByID(t.Context(), l.rm, id)
+			return err == nil && a.State == hadoop.AppRunning && a.Containers == 2, fmt.Sprintf("%+v, %v", a, err)
 		})
 	}
 	end := time.Now().UTC().Add(length).Truncate(time.Minute).Add(time.Minute)
@@ -84,8 +84,8 @@ func oneNight(t *testing.T) (l *livePool, figures map[string]float64) {
 
 	for _, id := range long {
 		eventually(t, "a job that never ends has ended with the nodes", func() (bool, string) {
-			a, err := l.rm.App(t.Context(), id)
-			return err == nil && a.State == yarn.AppFailed, fmt.Sprintf("%+v, %v", a, err)
+			a, err := hadoop.AppByID(t.Context(), l.rm, id)
+			return err == nil && a.State == hadoop.AppFailed, fmt.Sprintf("%+v, %v", a, err)
 		})
 	}
 	if left := jobs.left(); left > 0 {
@@ -116,7 +116,7 @@ func oneNight(t *testing.T) (l *livePool, figures map[string]float64) {
 // endless starts an application that never ends, as streaming jobs do: a master and containers, on nodes of a label.
 func (l *livePool) endless(queue, label string, containers int) (app string) {
 	l.t.Helper()
-	a, err := l.rm.Submit(l.t.Context(), yarn.Submission{
+	a, err := hadoop.Submit(l.t.Context(), l.rm, hadoop.Submission{
 		Name: "endless", Queue: queue, Type: "YARN", Label: label, MaxAttempts: 1,
 		Command: hadoopBed.ShellMaster("sleep 100000", containers), Master: yarn.Resource{MemoryMiB: 256, VCores: 1},
 	})
@@ -131,8 +131,8 @@ func (l *livePool) endless(queue, label string, containers int) (app string) {
 // not ask for the label themselves, were on the fixed node.
 func (l *livePool) stayed(streaming string) {
 	l.t.Helper()
-	a, err := l.rm.App(l.t.Context(), streaming)
-	if err != nil || a.State != yarn.AppRunning || a.Containers != 5 {
+	a, err := hadoop.AppByID(l.t.Context(), l.rm, streaming)
+	if err != nil || a.State != hadoop.AppRunning || a.Containers != 5 {
 		l.t.Errorf("the application that never ends: %+v, %v", a, err)
 	}
 	ledger, err := hadoopBed.Ledger()
@@ -142,10 +142,10 @@ func (l *livePool) stayed(streaming string) {
 	if on := ledger.On(streaming); len(on) != 1 || on["nm1"] != 5 {
 		l.t.Errorf("the application that never ends was on %v, want 5 containers on the fixed node", on)
 	}
-	if _, err := l.rm.Kill(l.t.Context(), streaming); err != nil {
+	if _, err := hadoop.Kill(l.t.Context(), l.rm, streaming); err != nil {
 		l.t.Error(err)
 	}
-	apps, err := l.rm.Apps(l.t.Context())
+	apps, err := hadoop.Apps(l.t.Context(), l.rm)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -283,7 +283,7 @@ func (l *livePool) runJob(ctx context.Context, c *exec.Cmd) error {
 	if err != nil {
 		return errors.Join(failed, err)
 	}
-	if app, err := l.rm.App(ctx, id); err != nil || app.FinalStatus != "SUCCEEDED" {
+	if app, err := hadoop.AppByID(ctx, l.rm, id); err != nil || app.FinalStatus != "SUCCEEDED" {
 		return errors.Join(failed, err, errors.New(app.Diagnostics))
 	}
 	return nil
@@ -295,11 +295,11 @@ const historyPort = ":10020"
 // byREST submits a DistributedShell job without Hadoop's client, and waits until it has ended. While no ResourceManager
 // answers, it tries again.
 func (l *livePool) byREST(ctx context.Context) error {
-	var app yarn.App
+	var app hadoop.App
 	submitting, cancel := context.WithTimeout(ctx, mostWait)
 	defer cancel()
 	err := hadoop.Eventually(submitting, func(ctx context.Context) (err error) {
-		app, err = l.rm.Submit(ctx, yarn.Submission{
+		app, err = hadoop.Submit(ctx, l.rm, hadoop.Submission{
 			Name: "by REST", Queue: hadoop.LabelQueue, Type: "YARN", Label: hadoop.Label, MaxAttempts: 2,
 			Command: hadoopBed.ShellMaster("sleep 3", 2), Master: yarn.Resource{MemoryMiB: 256, VCores: 1},
 		})
@@ -310,7 +310,7 @@ func (l *livePool) byREST(ctx context.Context) error {
 	}
 	for id := app.ID; ctx.Err() == nil; {
 		time.Sleep(500 * time.Millisecond)
-		if app, err = l.rm.App(ctx, id); err == nil && app.State.Ended() {
+		if app, err = hadoop.AppByID(ctx, l.rm, id); err == nil && app.State.Ended() {
 			if app.FinalStatus != "SUCCEEDED" {
 				return fmt.Errorf("%s: %s", app.ID, app.Diagnostics)
 			}

@@ -126,7 +126,7 @@ func (y *yarnPods) job(c *exec.Cmd) (*hadoop.Job, string) {
 		// The ResourceManager may be gone already.
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if _, err := y.rm.Kill(ctx, id); err != nil && !errors.Is(err, yarn.ErrNotFound) {
+		if _, err := hadoop.Kill(ctx, y.rm, id); err != nil && !errors.Is(err, yarn.ErrNotFound) {
 			y.t.Logf("killing %s: %v", id, err)
 		}
 	})

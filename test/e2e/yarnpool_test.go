@@ -240,7 +240,7 @@ func (p *night) fiveLines() {
 		return len(maps) > 0, fmt.Sprint(maps)
 	})
 	p.unharmed(j)
-	if app, err := p.rm.App(p.t.Context(), id); err != nil || app.MasterNode != p.NodeID(hadoop.FixedNode) {
+	if app, err := hadoop.AppByID(p.t.Context(), p.rm, id); err != nil || app.MasterNode != p.NodeID(hadoop.FixedNode) {
 		p.t.Errorf("the master: %+v, %v", app, err)
 	}
 	p.t.Logf("\n%s", kubectl(p.t, "get", "workerpools", "-n", hadoopNamespace))

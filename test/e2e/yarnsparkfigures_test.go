@@ -308,9 +308,9 @@ func (l *sparkLoop) kill(j *hadoop.Job) {
 	ctx, cancel := context.WithTimeout(context.Background(), mostWait)
 	defer cancel()
 	for {
-		apps, err := l.p.rm.Apps(ctx, yarn.AppSubmitted, yarn.AppAccepted, yarn.AppRunning)
+		apps, err := hadoop.Apps(ctx, l.p.rm, hadoop.AppSubmitted, hadoop.AppAccepted, hadoop.AppRunning)
 		for _, app := range apps {
-			_, killErr := l.p.rm.Kill(ctx, app.ID)
+			_, killErr := hadoop.Kill(ctx, l.p.rm, app.ID)
 			err = errors.Join(err, killErr)
 		}
 		select {

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/waterline-io/waterline/internal/decide/cluster/yarncheck"
-	"github.com/waterline-io/waterline/internal/yarn"
 	"github.com/waterline-io/waterline/test/bed/pages"
 	bed "github.com/waterline-io/waterline/test/bed/yarn"
 )
@@ -103,9 +102,9 @@ func TestMastersOnFixedNodes(t *testing.T) {
 	command := cluster.Command(t.Context(), "org.apache.hadoop.mapreduce.SleepJob",
 		"-Dmapreduce.job.queuename="+bed.LabelQueue, "-m", "1", "-r", "0", "-mt", "60000")
 	_, id := job(t, command)
-	var app yarn.App
+	var app bed.App
 	err := eventually(t, func(ctx context.Context) (err error) {
-		if app, err = rm.App(ctx, id); err == nil && app.Containers < 2 {
+		if app, err = bed.AppByID(ctx, rm, id); err == nil && app.Containers < 2 {
 			err = fmt.Errorf("the map has no container: %+v", app)
 		}
 		return err

@@ -100,7 +100,7 @@ func busy(t *testing.T, app string) int {
 	t.Helper()
 	other := 0
 	err := eventually(t, func(ctx context.Context) error {
-		a, err := rm.App(ctx, app)
+		a, err := bed.AppByID(ctx, rm, app)
 		if err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func TestDrain(t *testing.T) {
 			t.Errorf("%s: %d", counter, n)
 		}
 	}
-	a, err := rm.App(t.Context(), app)
+	a, err := bed.AppByID(t.Context(), rm, app)
 	if err != nil || a.FinalStatus != "SUCCEEDED" || a.Preempted+a.PreemptedMaster != 0 {
 		t.Errorf("the application: %+v, %v", a, err)
 	}

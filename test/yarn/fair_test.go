@@ -27,7 +27,7 @@ func TestFairScheduler(t *testing.T) {
 	labelled(t)
 	on := ""
 	for range 12 {
-		app, err := rm.Submit(t.Context(), yarn.Submission{
+		app, err := bed.Submit(t.Context(), rm, bed.Submission{
 			Name: "sleep", Queue: "root." + bed.DefaultQueue, Type: "TEST", Command: "exec sleep 600", MaxAttempts: 1,
 			Master: yarn.Resource{MemoryMiB: 512, VCores: 1},
 		})
@@ -36,7 +36,7 @@ func TestFairScheduler(t *testing.T) {
 		}
 		kill(t, app.ID)
 		if err := eventually(t, func(ctx context.Context) (err error) {
-			if app, err = rm.App(ctx, app.ID); err == nil && app.MasterNode == "" {
+			if app, err = bed.AppByID(ctx, rm, app.ID); err == nil && app.MasterNode == "" {
 				err = fmt.Errorf("no node: %+v", app)
 			}
 			return err
@@ -57,7 +57,7 @@ func TestFairScheduler(t *testing.T) {
 		t.Fatalf("the ResourceManager shows %+v: %v", node, err)
 	}
 	waitNode(t, bed.NodeID(elastic), "empty", func(n yarn.Node) bool { return n.Settled() && n.Containers == 0 })
-	app, err := rm.App(t.Context(), on)
+	app, err := bed.AppByID(t.Context(), rm, on)
 	if err != nil || app.PreemptedMaster != 1 {
 		t.Errorf("the application: %+v, %v", app, err)
 	}

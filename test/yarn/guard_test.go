@@ -159,7 +159,7 @@ func crowded(t *testing.T) (j *bed.Job, node int, all []yarn.Container) {
 	t.Helper()
 	j, app := job(t, cluster.Sleep(t.Context(), 8, 1, time.Minute))
 	err := eventually(t, func(ctx context.Context) error {
-		a, err := rm.App(ctx, app)
+		a, err := bed.AppByID(ctx, rm, app)
 		if err != nil {
 			return err
 		}

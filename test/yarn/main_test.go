@@ -224,7 +224,7 @@ func kill(t testing.TB, id string) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
-		if _, err := rm.Kill(ctx, id); err != nil {
+		if _, err := bed.Kill(ctx, rm, id); err != nil {
 			t.Errorf("killing %s: %v", id, err)
 		}
 	})

@@ -18,7 +18,7 @@ func TestPending(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitNode(t, bed.NodeID(elastic), "shut down", func(n yarn.Node) bool { return n.State == yarn.NodeShutdown })
-	app, err := rm.Submit(t.Context(), yarn.Submission{
+	app, err := bed.Submit(t.Context(), rm, bed.Submission{
 		Name: "sleep", Queue: bed.LabelQueue, Type: "TEST", Command: "exec sleep 300", Label: bed.Label, MaxAttempts: 1,
 		Master: yarn.Resource{MemoryMiB: 256, VCores: 1},
 	})

@@ -38,7 +38,7 @@ func TestLabelBeforeNode(t *testing.T) {
 func TestPartitionOfSubmission(t *testing.T) {
 	labelled(t)
 	for _, label := range []string{"", bed.Label} {
-		app, err := rm.Submit(t.Context(), yarn.Submission{
+		app, err := bed.Submit(t.Context(), rm, bed.Submission{
 			Name: "sleep", Queue: bed.LabelQueue, Type: "TEST", Command: "exec sleep 300", Label: label, MaxAttempts: 1,
 			Master: yarn.Resource{MemoryMiB: 256, VCores: 1},
 		})
@@ -48,7 +48,7 @@ func TestPartitionOfSubmission(t *testing.T) {
 		id := app.ID
 		kill(t, id)
 		err = eventually(t, func(ctx context.Context) (err error) {
-			if app, err = rm.App(ctx, id); err == nil && app.MasterNode == "" {
+			if app, err = bed.AppByID(ctx, rm, id); err == nil && app.MasterNode == "" {
 				err = fmt.Errorf("the master has no node: %+v", app)
 			}
 			return err
@@ -145,8 +145,8 @@ func TestJob(t *testing.T) {
 	}
 	// The client may end before the ResourceManager knows.
 	err := eventually(t, func(ctx context.Context) error {
-		a, err := rm.App(ctx, app)
-		if err == nil && (a.State != yarn.AppFinished || a.FinalStatus != "SUCCEEDED") {
+		a, err := bed.AppByID(ctx, rm, app)
+		if err == nil && (a.State != bed.AppFinished || a.FinalStatus != "SUCCEEDED") {
 			err = fmt.Errorf("the application is %+v", a)
 		}
 		return err
@@ -231,7 +231,7 @@ func TestResizeDeadline(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if state, err := rm.App(t.Context(), app); err != nil || state.State != yarn.AppRunning || state.Preempted != 2 {
+	if state, err := bed.AppByID(t.Context(), rm, app); err != nil || state.State != bed.AppRunning || state.Preempted != 2 {
 		t.Errorf("the application: %+v, %v", state, err)
 	}
 }

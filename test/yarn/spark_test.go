@@ -191,7 +191,7 @@ func (l *leaving) run(t *testing.T) {
 	}
 	// The client may end before the ResourceManager knows.
 	err = eventually(t, func(ctx context.Context) error {
-		a, err := rm.App(ctx, app)
+		a, err := bed.AppByID(ctx, rm, app)
 		if err == nil && a.FinalStatus != "SUCCEEDED" {
 			err = fmt.Errorf("the application is %+v", a)
 		}

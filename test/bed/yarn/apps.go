@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
+
+	"github.com/waterline-io/waterline/internal/yarn"
 )
 
 // AppState is the state of an application.
@@ -44,7 +47,7 @@ type App struct {
 	MasterLabel string    // node label that its master asked for; empty: the default partition, or the queue's default
 	Label       string    // the same, of its other containers
 	Containers  int       // that run, the master's included
-	Allocated   Resource
+	Allocated   yarn.Resource
 	// Preempted counts containers that the ResourceManager took away, not the master's.
 	Preempted       int
 	PreemptedMaster int
@@ -60,16 +63,16 @@ type appJSON struct {
 	State           AppState `json:"state"`
 	FinalStatus     string   `json:"finalStatus"`
 	Diagnostics     string   `json:"diagnostics"`
-	Started         number   `json:"startedTime"`
-	Finished        number   `json:"finishedTime"`
+	Started         int64    `json:"startedTime"`
+	Finished        int64    `json:"finishedTime"`
 	MasterNode      string   `json:"masterNodeId"`
 	MasterLabel     string   `json:"amNodeLabelExpression"`
 	Label           string   `json:"appNodeLabelExpression"`
-	Containers      number   `json:"runningContainers"` // -1 when it has ended; so are the next two
-	Memory          number   `json:"allocatedMB"`
-	VCores          number   `json:"allocatedVCores"`
-	Preempted       number   `json:"numNonAMContainerPreempted"`
-	PreemptedMaster number   `json:"numAMContainerPreempted"`
+	Containers      int64    `json:"runningContainers"` // -1 when it has ended; so are the next two
+	Memory          int64    `json:"allocatedMB"`
+	VCores          int64    `json:"allocatedVCores"`
+	Preempted       int64    `json:"numNonAMContainerPreempted"`
+	PreemptedMaster int64    `json:"numAMContainerPreempted"`
 }
 
 func (j appJSON) app() (App, error) {
@@ -78,25 +81,36 @@ func (j appJSON) app() (App, error) {
 	}
 	return App{
 		ID: j.ID, Name: j.Name, User: j.User, Queue: j.Queue, Type: j.Type, Tags: j.Tags, State: j.State,
-		FinalStatus: j.FinalStatus, Diagnostics: j.Diagnostics, Started: j.Started.time(), Finished: j.Finished.time(),
+		FinalStatus: j.FinalStatus, Diagnostics: j.Diagnostics, Started: timeOf(j.Started), Finished: timeOf(j.Finished),
 		MasterNode: j.MasterNode, MasterLabel: j.MasterLabel, Label: j.Label, Containers: int(max(j.Containers, 0)),
-		Allocated: Resource{MemoryMiB: int64(max(j.Memory, 0)), VCores: int64(max(j.VCores, 0))},
+		Allocated: yarn.Resource{MemoryMiB: max(j.Memory, 0), VCores: max(j.VCores, 0)},
 		Preempted: int(j.Preempted), PreemptedMaster: int(j.PreemptedMaster),
 	}, nil
 }
 
-// Apps returns the applications in these states, or all that the ResourceManager remembers if none is given.
-func (c *RM) Apps(ctx context.Context, states ...AppState) ([]App, error) {
-	var answer struct {
-		Apps optional[struct {
-			App list[appJSON] `json:"app"`
-		}] `json:"apps"`
+// timeOf returns the time that a number of milliseconds since 1970 stands for; the zero time for 0.
+func timeOf(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
 	}
-	if err := c.get(ctx, "/apps", inStates(states), &answer); err != nil {
+	return time.UnixMilli(ms)
+}
+
+// Apps returns the applications in these states, or all that the ResourceManager remembers if none is given.
+func Apps(ctx context.Context, rm *yarn.RM, states ...AppState) ([]App, error) {
+	var answer struct {
+		Apps struct {
+			App []appJSON `json:"app"`
+		} `json:"apps"`
+	}
+	if err := rm.Do(ctx, http.MethodGet, "/apps", nil, &answer); err != nil {
 		return nil, err
 	}
 	var apps []App
-	for _, j := range answer.Apps.v.App {
+	for _, j := range answer.Apps.App {
+		if len(states) > 0 && !slices.Contains(states, j.State) {
+			continue
+		}
 		a, err := j.app()
 		if err != nil {
 			return nil, err
@@ -106,33 +120,15 @@ func (c *RM) Apps(ctx context.Context, states ...AppState) ([]App, error) {
 	return apps, nil
 }
 
-// App returns the application with an id. The error is [ErrNotFound] if the ResourceManager does not know it.
-func (c *RM) App(ctx context.Context, id string) (App, error) {
+// AppByID returns the application with an id. The error is [yarn.ErrNotFound] if the ResourceManager does not know it.
+func AppByID(ctx context.Context, rm *yarn.RM, id string) (App, error) {
 	var answer struct {
 		App appJSON `json:"app"`
 	}
-	if err := c.get(ctx, "/apps/"+url.PathEscape(id), nil, &answer); err != nil {
+	if err := rm.Do(ctx, http.MethodGet, "/apps/"+url.PathEscape(id), nil, &answer); err != nil {
 		return App{}, err
 	}
 	return answer.App.app()
-}
-
-// ContainerSignal is a signal to a container by the name that the ResourceManager has for it.
-type ContainerSignal string
-
-// The signals that end a container.
-const (
-	GracefulShutdown ContainerSignal = "GRACEFUL_SHUTDOWN" // SIGTERM
-	ForcefulShutdown ContainerSignal = "FORCEFUL_SHUTDOWN" // SIGKILL
-)
-
-// SignalContainer requests a signal to a container. The NodeManager receives the request with its next heartbeat, and
-// has its container executor signal the processes. No answer says whether it did. The caller must be in
-// yarn.admin.acl, if yarn.acl.enable is true. A container that does not run is answered with status 500.
-func (c *RM) SignalContainer(ctx context.Context, id string, signal ContainerSignal) error {
-	return c.call(ctx, request{
-		method: http.MethodPost, path: "/containers/" + url.PathEscape(id) + "/signal/" + string(signal),
-	}, nil)
 }
 
 // Submission is an application to submit: a shell command that runs as its master. Unless the command registers with
@@ -142,8 +138,8 @@ type Submission struct {
 	Queue       string // by name, not by path
 	Type        string
 	Command     string
-	Master      Resource // of the command's container
-	MaxAttempts int      // how often the command may be started; 0: as the ResourceManager is configured
+	Master      yarn.Resource // of the command's container
+	MaxAttempts int           // how often the command may be started; 0: as the ResourceManager is configured
 	// Label is the node label that all containers ask for. If it is empty, they go to the default partition, even if the
 	// queue has a default label: the web service turns a missing label into an empty one, and an empty one is an answer.
 	Label string
@@ -169,11 +165,11 @@ type submitJSON struct {
 }
 
 // Submit submits an application, and returns it as read back.
-func (c *RM) Submit(ctx context.Context, s Submission) (App, error) {
+func Submit(ctx context.Context, rm *yarn.RM, s Submission) (App, error) {
 	var made struct {
 		ID string `json:"application-id"`
 	}
-	if err := c.call(ctx, request{method: http.MethodPost, path: "/apps/new-application"}, &made); err != nil {
+	if err := rm.Do(ctx, http.MethodPost, "/apps/new-application", nil, &made); err != nil {
 		return App{}, err
 	}
 	if made.ID == "" {
@@ -186,40 +182,41 @@ func (c *RM) Submit(ctx context.Context, s Submission) (App, error) {
 	send.Resource.Memory, send.Resource.VCores = s.Master.MemoryMiB, s.Master.VCores
 	send.Container.Commands.Command = s.Command
 	// Sent twice, the ResourceManager sees from the id that it is the same.
-	if err := c.post(ctx, "/apps", send); err != nil {
+	if err := rm.Do(ctx, http.MethodPost, "/apps", send, nil); err != nil {
 		return App{}, err
 	}
-	var app App
-	err := c.until(ctx, func() (bool, error) {
-		var err error
-		app, err = c.App(ctx, made.ID)
-		if errors.Is(err, ErrNotFound) {
-			return false, nil
-		}
-		return err == nil, err
-	}, func() *NoEffectError {
-		return &NoEffectError{"application " + made.ID, "the application", "no such application"}
-	})
-	return app, err
+	return readBack(ctx, rm, made.ID, "the application", func(App) bool { return true })
 }
 
 // Kill ends an application, and returns it as read back. An application that has ended already is left alone.
-func (c *RM) Kill(ctx context.Context, id string) (App, error) {
-	app, err := c.App(ctx, id)
+func Kill(ctx context.Context, rm *yarn.RM, id string) (App, error) {
+	app, err := AppByID(ctx, rm, id)
 	if err != nil || app.State.Ended() {
 		return app, err
 	}
-	kill := request{
-		method: http.MethodPut, path: "/apps/" + url.PathEscape(id) + "/state", body: map[string]AppState{"state": AppKilled},
-	}
-	if err := c.call(ctx, kill, nil); err != nil {
+	body := map[string]AppState{"state": AppKilled}
+	if err := rm.Do(ctx, http.MethodPut, "/apps/"+url.PathEscape(id)+"/state", body, nil); err != nil {
 		return App{}, err
 	}
-	err = c.until(ctx, func() (bool, error) {
-		app, err = c.App(ctx, id)
-		return app.State.Ended(), err
-	}, func() *NoEffectError {
-		return &NoEffectError{fmt.Sprintf("the state of application %s", id), string(AppKilled), string(app.State)}
-	})
-	return app, err
+	return readBack(ctx, rm, id, string(AppKilled), func(a App) bool { return a.State.Ended() })
+}
+
+// readBack returns an application once it exists and is as wanted. It waits for 5 s at most.
+func readBack(ctx context.Context, rm *yarn.RM, id, want string, is func(App) bool) (App, error) {
+	within, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for {
+		app, err := AppByID(ctx, rm, id)
+		switch {
+		case err != nil && !errors.Is(err, yarn.ErrNotFound):
+			return app, fmt.Errorf("reading back: %w", err)
+		case err == nil && is(app):
+			return app, nil
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-within.Done():
+			return app, &yarn.NoEffectError{What: "application " + id, Want: want, Have: string(app.State)}
+		}
+	}
 }
