@@ -4,15 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"google.golang.org/protobuf/encoding/protowire"
 )
 
 const adminProtocol = "org.apache.hadoop.yarn.server.api.ResourceManagerAdministrationProtocolPB"
@@ -28,19 +24,17 @@ type AdminOptions struct {
 }
 
 // Admin calls the ResourceManager's administration protocol, for operations that its web services lack: to decommission
-// nodes, and to change many nodes in one call. Its methods may be called concurrently.
+// nodes, and to change many nodes in one call. It does not read changes back. Its methods may be called concurrently.
 type Admin struct {
 	rpc     *rpc
 	servers servers
-	rm      *RM // reads changes back
 }
 
 // NewAdmin returns a client of the ResourceManagers with these addresses, host:port, of the property
-// yarn.resourcemanager.admin.address. rm is a client of the same ones, which reads changes back.
-func NewAdmin(addresses []string, rm *RM, o AdminOptions) (*Admin, error) {
-	if len(addresses) == 0 || rm == nil || o.Auth.User == "" && o.Auth.Kerberos == nil {
-		return nil, errors.New("the administration protocol needs addresses, a client that reads changes back, and a user " +
-			"or a Kerberos principal")
+// yarn.resourcemanager.admin.address.
+func NewAdmin(addresses []string, o AdminOptions) (*Admin, error) {
+	if len(addresses) == 0 || o.Auth.User == "" && o.Auth.Kerberos == nil {
+		return nil, errors.New("the administration protocol needs addresses, and a user or a Kerberos principal")
 	}
 	for _, a := range addresses {
 		if err := checkNodeID(a); err != nil {
@@ -51,7 +45,7 @@ func NewAdmin(addresses []string, rm *RM, o AdminOptions) (*Admin, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Admin{rpc: rpc, servers: servers{all: addresses, pause: pause}, rm: rm}, nil
+	return &Admin{rpc: rpc, servers: servers{all: addresses, pause: pause}}, nil
 }
 
 // call calls a method of the active ResourceManager. It may send the request twice, so the method must be idempotent.
@@ -114,41 +108,6 @@ func (a *Admin) RefreshNodesGracefully(ctx context.Context, timeout time.Duratio
 	return err
 }
 
-// DecommissioningNodes returns the ids of nodes that are being decommissioned gracefully.
-func (a *Admin) DecommissioningNodes(ctx context.Context) ([]string, error) {
-	answer, err := a.call(ctx, "checkForDecommissioningNodes", nil)
-	if err != nil {
-		return nil, err
-	}
-	return parseNodes(answer)
-}
-
-// parseNodes returns the node ids of a CheckForDecommissioningNodesResponseProto.
-func parseNodes(answer []byte) ([]string, error) {
-	var ids []string
-	var failed error
-	err := fields(answer, func(field protowire.Number, _ uint64, node []byte) {
-		if field != 1 || failed != nil {
-			return
-		}
-		var host string
-		var port uint64
-		failed = fields(node, func(field protowire.Number, value uint64, bytes []byte) {
-			switch field {
-			case 1:
-				host = string(bytes)
-			case 2:
-				port = value
-			}
-		})
-		ids = append(ids, net.JoinHostPort(host, strconv.FormatUint(port, 10)))
-	})
-	if err = errors.Join(err, failed); err != nil {
-		return nil, fmt.Errorf("reading the list of nodes: %w", err)
-	}
-	return ids, nil
-}
-
 // NodeResize is a new total of a node, by host:port, as in [RM.Resize].
 type NodeResize struct {
 	ID         string
@@ -173,55 +132,6 @@ func (a *Admin) SendResizes(ctx context.Context, all []NodeResize) error {
 	}
 	_, err := a.call(ctx, "updateNodeResource", message)
 	return err
-}
-
-// ResizeNodes gives nodes, by host:port, new totals in one call, all or none. [RM.Resize] says what that means. It
-// returns when all totals are read back.
-func (a *Admin) ResizeNodes(ctx context.Context, totals map[string]Resource, overCommit time.Duration) error {
-	var all []NodeResize
-	for _, id := range slices.Sorted(maps.Keys(totals)) {
-		all = append(all, NodeResize{id, totals[id], overCommit})
-	}
-	if err := a.SendResizes(ctx, all); err != nil || len(all) == 0 {
-		return err
-	}
-	have := map[string]Resource{}
-	return a.rm.until(ctx, func() (bool, error) {
-		nodes, err := a.rm.Nodes(ctx)
-		for _, n := range nodes {
-			if _, changed := totals[n.ID]; changed && (n.Settled() || n.State != NodeRunning) {
-				have[n.ID] = n.Total
-			}
-		}
-		return maps.Equal(have, totals), err
-	}, func() *NoEffectError {
-		return &NoEffectError{"totals of nodes", fmt.Sprint(totals), fmt.Sprint(have)}
-	})
-}
-
-// SetNodeLabels does what [RM.SetNodeLabels] does. If mustExist is set, and one of the nodes does not exist, it is an
-// error and nothing changes.
-func (a *Admin) SetNodeLabels(ctx context.Context, labels map[string]string, mustExist bool) error {
-	want, err := labelTargets(labels)
-	if err != nil || len(want) == 0 {
-		return err
-	}
-	var message []byte
-	for _, id := range slices.Sorted(maps.Keys(want)) {
-		entry := embedded(nil, 1, nodeMessage(id))
-		if want[id] != "" {
-			entry = text(entry, 2, want[id])
-		}
-		message = embedded(message, 1, entry)
-	}
-	must := uint64(0)
-	if mustExist {
-		must = 1
-	}
-	if _, err := a.call(ctx, "replaceLabelsOnNodes", number64(message, 2, must)); err != nil {
-		return err
-	}
-	return a.rm.labelled(ctx, want)
 }
 
 // nodeMessage returns a NodeIdProto. The id must be valid.

@@ -10,8 +10,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -88,12 +86,9 @@ func rpcRecording(t testing.TB, name string) []byte {
 }
 
 // adminClient returns a client that names itself as Hadoop's own does.
-func adminClient(t *testing.T, rm *RM, addresses ...string) *Admin {
+func adminClient(t *testing.T, addresses ...string) *Admin {
 	t.Helper()
-	if rm == nil {
-		rm = client(t, "http://127.0.0.1:1")
-	}
-	a, err := NewAdmin(addresses, rm, AdminOptions{Auth: Auth{User: "root"}, Timeout: 5 * time.Second})
+	a, err := NewAdmin(addresses, AdminOptions{Auth: Auth{User: "root"}, Timeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,39 +100,25 @@ func adminClient(t *testing.T, rm *RM, addresses ...string) *Admin {
 // TestLikeHadoop checks that each call is, byte for byte, what Hadoop's own client sends. Only the client's id, which
 // is random, is copied.
 func TestLikeHadoop(t *testing.T) {
-	_, web := serve(t, map[string][]string{
-		"GET /nodes": {`nodes "totalResource":{"memory":2048,"vCores":4=>"totalResource":{"memory":1024,"vCores":2;` +
-			`"availMemoryMB":1792=>"availMemoryMB":768;"availableVirtualCores":3=>"availableVirtualCores":1`},
-		"GET /get-node-to-labels": {"node-labels nm2.bed:0=>nm1.bed:0"},
-	})
 	tests := map[string]func(*Admin) error{
 		"refresh":          func(a *Admin) error { return a.RefreshNodes(t.Context()) },
 		"refresh-graceful": func(a *Admin) error { return a.RefreshNodesGracefully(t.Context(), 59*time.Second+1) },
 		"resize": func(a *Admin) error {
-			return a.ResizeNodes(t.Context(), map[string]Resource{"nm1.bed:45454": {1024, 2}}, 5*time.Second)
-		},
-		"label": func(a *Admin) error {
-			return a.SetNodeLabels(t.Context(), map[string]string{"nm1.bed": "elastic"}, false)
+			return a.SendResizes(t.Context(), []NodeResize{{"nm1.bed:45454", Resource{1024, 2}, 5 * time.Second}})
 		},
 		"resize-unknown": func(a *Admin) error {
-			return a.ResizeNodes(t.Context(), map[string]Resource{"nope.bed:1": {1024, 2}}, 5*time.Second)
-		},
-		"label-unknown": func(a *Admin) error {
-			return a.SetNodeLabels(t.Context(), map[string]string{"nm1.bed": "nosuch"}, false)
+			return a.SendResizes(t.Context(), []NodeResize{{"nope.bed:1", Resource{1024, 2}, 5 * time.Second}})
 		},
 	}
 	refused := map[string]RPCError{
 		"resize-unknown": {Method: "updateNodeResource", Class: "org.apache.hadoop.yarn.exceptions.YarnException",
 			Message: "Resource update get failed on all nodes due to change resource on an unrecognized node: nope.bed:1"},
-		"label-unknown": {Method: "replaceLabelsOnNodes", Class: "org.apache.hadoop.yarn.exceptions.YarnException",
-			Message: "java.io.IOException: Not all labels being replaced contained by known label collections, " +
-				"please check, new labels=[nosuch]"},
 	}
 	for name, call := range tests {
 		t.Run(name, func(t *testing.T) {
 			want := rpcRecording(t, name+".sent")
 			server := serveRPC(t, rpcRecording(t, name+".received"))
-			a := adminClient(t, client(t, web), server.address())
+			a := adminClient(t, server.address())
 			id := bytes.Index(want, []byte{0x22, 16}) // field 4 of the first header
 			copy(a.rpc.clientID[:], want[id+2:])
 			err := call(a)
@@ -157,28 +138,10 @@ func TestLikeHadoop(t *testing.T) {
 	}
 }
 
-// TestAdminReadsBack checks that a call that changes nothing is an error.
-func TestAdminReadsBack(t *testing.T) {
-	_, web := serve(t, map[string][]string{"GET /nodes": {"nodes"}, "GET /get-node-to-labels": {"node-labels"}})
-	server := serveRPC(t, rpcRecording(t, "resize.received"))
-	a := adminClient(t, client(t, web), server.address())
-	var none *NoEffectError
-	err := a.ResizeNodes(t.Context(), map[string]Resource{"nm1.bed:45454": {1024, 2}}, 0)
-	if !errors.As(err, &none) || !strings.Contains(none.Have, "2048MiB") {
-		t.Errorf("totals: %v", err)
-	}
-	if err := a.SetNodeLabels(t.Context(), map[string]string{"nm2.bed": ""}, true); !errors.As(err, &none) {
-		t.Errorf("labels: %v", err)
-	}
-	if sent := server.calls(); !bytes.HasSuffix(sent[1], []byte("\x10\x01")) { // failOnUnknownNodes
-		t.Errorf("sent %q", sent[1])
-	}
-}
-
 func TestAdminFailover(t *testing.T) {
 	standby := serveRPC(t, rpcRecording(t, "standby.received"))
 	active := serveRPC(t, rpcRecording(t, "refresh.received"))
-	a := adminClient(t, nil, standby.address(), active.address())
+	a := adminClient(t, standby.address(), active.address())
 	for range 2 {
 		if err := a.RefreshNodes(t.Context()); err != nil {
 			t.Error(err)
@@ -187,7 +150,7 @@ func TestAdminFailover(t *testing.T) {
 	if s, n := len(standby.calls()), len(active.calls()); s != 1 || n != 2 {
 		t.Errorf("the standby got %d calls and the active one %d, not 1 and 2", s, n)
 	}
-	a = adminClient(t, nil, standby.address())
+	a = adminClient(t, standby.address())
 	if err := a.RefreshNodes(t.Context()); !errors.Is(err, ErrNoActive) || !errors.Is(err, ErrStandby) {
 		t.Errorf("no active one: %v", err)
 	}
@@ -200,7 +163,7 @@ func TestAdminAnswersThatAreNone(t *testing.T) {
 		"nothing": nil, "cut off": ok[:len(ok)-1], "another protocol": []byte("HTTP/1.1 400 Bad Request\r\n"),
 		"garbage": {0, 0, 0, 2, 0xff, 0xff}, "no message": {0, 0, 0, 1, 0}, "no header": {0, 0, 0, 0},
 	} {
-		a := adminClient(t, nil, serveRPC(t, answer).address())
+		a := adminClient(t, serveRPC(t, answer).address())
 		if err := a.RefreshNodes(t.Context()); !errors.Is(err, ErrNoActive) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -210,7 +173,7 @@ func TestAdminAnswersThatAreNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	a := adminClient(t, nil, silent.Addr().String())
+	a := adminClient(t, silent.Addr().String())
 	a.rpc.timeout = 50 * time.Millisecond
 	if err := a.RefreshNodes(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a server that says nothing: %v", err)
@@ -223,20 +186,11 @@ func TestAdminAnswersThatAreNone(t *testing.T) {
 	}
 }
 
-func TestDecommissioningNodes(t *testing.T) {
-	message := embedded(embedded(nil, 1, nodeMessage("nm1.bed:45454")), 1, nodeMessage("nm2.bed:1"))
-	answer := frame(nil, number64(number64(nil, 1, 0), 2, 0), message)
-	got, err := adminClient(t, nil, serveRPC(t, answer).address()).DecommissioningNodes(t.Context())
-	if err != nil || !slices.Equal(got, []string{"nm1.bed:45454", "nm2.bed:1"}) {
-		t.Errorf("%q, %v", got, err)
-	}
-}
-
 // TestConfiguredTimeout checks that no timeout is sent where the ResourceManager's own setting is to count: 0 would end
 // the containers of all hosts without a time in the list.
 func TestConfiguredTimeout(t *testing.T) {
 	server := serveRPC(t, rpcRecording(t, "refresh-graceful.received"))
-	a := adminClient(t, nil, server.address())
+	a := adminClient(t, server.address())
 	for _, timeout := range []time.Duration{0, ConfiguredTimeout} {
 		if err := a.RefreshNodesGracefully(t.Context(), timeout); err != nil {
 			t.Fatal(err)
@@ -250,27 +204,23 @@ func TestConfiguredTimeout(t *testing.T) {
 }
 
 func TestAdminRefused(t *testing.T) {
-	rm := client(t, "http://127.0.0.1:1")
 	for _, bad := range [][]string{nil, {"rm1"}, {"rm1:8033", ""}} {
-		if _, err := NewAdmin(bad, rm, AdminOptions{Auth: Auth{User: "root"}}); err == nil {
+		if _, err := NewAdmin(bad, AdminOptions{Auth: Auth{User: "root"}}); err == nil {
 			t.Errorf("the addresses %q are accepted", bad)
 		}
 	}
-	if _, err := NewAdmin([]string{"rm1:8033"}, rm, AdminOptions{}); err == nil {
+	if _, err := NewAdmin([]string{"rm1:8033"}, AdminOptions{}); err == nil {
 		t.Error("no user is accepted: the call would be made as the ResourceManager itself")
 	}
 	server := serveRPC(t, rpcRecording(t, "refresh.received"))
-	a := adminClient(t, rm, server.address())
+	a := adminClient(t, server.address())
 	for _, timeout := range []time.Duration{-time.Second, math.MaxInt64} {
 		if err := a.RefreshNodesGracefully(t.Context(), timeout); err == nil {
 			t.Errorf("the timeout %v is accepted", timeout)
 		}
 	}
-	if err := a.ResizeNodes(t.Context(), map[string]Resource{"nm1.bed": {1, 1}}, 0); err == nil {
+	if err := a.SendResizes(t.Context(), []NodeResize{{"nm1.bed", Resource{1, 1}, 0}}); err == nil {
 		t.Error("a node without a port is accepted")
-	}
-	if err := a.SetNodeLabels(t.Context(), map[string]string{":1": "x"}, true); err == nil {
-		t.Error("a node without a host is accepted")
 	}
 	if len(server.calls()) != 0 {
 		t.Errorf("sent %q", server.calls())
@@ -279,7 +229,7 @@ func TestAdminRefused(t *testing.T) {
 
 // FuzzRPC checks that no answer makes parsing panic or take much memory.
 func FuzzRPC(f *testing.F) {
-	for _, name := range []string{"refresh", "resize-unknown", "label-unknown", "standby"} {
+	for _, name := range []string{"refresh", "resize-unknown", "standby"} {
 		f.Add(rpcRecording(f, name+".received"))
 	}
 	f.Add(frame(nil, number64(nil, 2, 0), embedded(nil, 1, nodeMessage("nm1.bed:45454"))))
@@ -291,8 +241,6 @@ func FuzzRPC(f *testing.F) {
 		if int(binary.BigEndian.Uint32(stream)) != len(content) {
 			t.Errorf("a frame of %d bytes was read as %d", binary.BigEndian.Uint32(stream), len(content))
 		}
-		if body, err := parseAnswer(content); err == nil {
-			_, _ = parseNodes(body)
-		}
+		_, _ = parseAnswer(content)
 	})
 }

@@ -100,7 +100,7 @@ func NewCluster(o ClusterOptions) (*Cluster, error) {
 			admins = append(admins, net.JoinHostPort(u.Hostname(), adminPort))
 		}
 	}
-	if c.Admin, err = NewAdmin(admins, c.RM, AdminOptions{Auth: auth, Dial: o.Dial}); err != nil {
+	if c.Admin, err = NewAdmin(admins, AdminOptions{Auth: auth, Dial: o.Dial}); err != nil {
 		return nil, fmt.Errorf("admins: %w", err)
 	}
 	return c, nil

@@ -3,7 +3,8 @@
 // requests and answers, and decides nothing.
 //
 // A ResourceManager can answer 200 and change nothing: its web service logs some errors instead of returning them. So
-// every method that changes something reads the result back and returns a [NoEffectError] if nothing changed.
+// methods of [RM] that change something read the result back and return a [NoEffectError] if nothing changed. Where
+// they do not, they say so.
 //
 // [Auth] says who the caller is, by a name or by a Kerberos principal. Web services can have TLS. RPC has none in
 // Hadoop; with Kerberos, the client uses the strongest protection that the server offers.

@@ -92,15 +92,19 @@ func (c *RM) SetNodeLabels(ctx context.Context, labels map[string]string) error 
 		Node   string   `json:"nodeId"`
 		Labels []string `json:"labels"`
 	}
-	want, err := labelTargets(labels)
-	if err != nil {
-		return err
-	}
+	want := map[string]string{}
 	var entries []entry
-	for _, id := range slices.Sorted(maps.Keys(want)) {
+	for _, node := range slices.Sorted(maps.Keys(labels)) {
+		id := node
+		if !strings.Contains(id, ":") {
+			id += ":0" // all NodeManagers of the host
+		}
+		if err := checkNodeID(id); err != nil {
+			return err
+		}
 		e := entry{id, []string{}}
-		if l := want[id]; l != "" {
-			e.Labels = append(e.Labels, l)
+		if want[id] = labels[node]; want[id] != "" {
+			e.Labels = append(e.Labels, want[id])
 		}
 		entries = append(entries, e)
 	}
@@ -111,37 +115,15 @@ func (c *RM) SetNodeLabels(ctx context.Context, labels map[string]string) error 
 	if err := c.Do(ctx, http.MethodPost, "/replace-node-to-labels", body, nil); err != nil {
 		return err
 	}
-	return c.labelled(ctx, want)
-}
-
-// labelTargets returns labels by node id: a host becomes host:0, which stands for all its NodeManagers.
-func labelTargets(labels map[string]string) (map[string]string, error) {
-	want := map[string]string{}
-	for node, label := range labels {
-		id := node
-		if !strings.Contains(id, ":") {
-			id += ":0"
-		}
-		if err := checkNodeID(id); err != nil {
-			return nil, err
-		}
-		want[id] = label
-	}
-	return want, nil
-}
-
-// labelled returns when reading back shows these labels, by node; an empty label is none.
-func (c *RM) labelled(ctx context.Context, want map[string]string) error {
 	var have map[string]string
 	return c.until(ctx, func() (ok bool, err error) {
 		have, err = c.NodeLabels(ctx)
 		for id, label := range want {
-			ok = err == nil && have[id] == label
-			if !ok {
+			if err != nil || have[id] != label {
 				return false, err
 			}
 		}
-		return ok, err
+		return true, err
 	}, func() *NoEffectError {
 		return &NoEffectError{"labels of nodes", fmt.Sprintf("%q", want), fmt.Sprintf("%q", have)}
 	})

@@ -242,7 +242,7 @@ func saslAdmin(t *testing.T, s *saslServer, configured string) (*Admin, <-chan e
 	}()
 	who := kerberos(t, "waterline", "secret of waterline")
 	who.Service = configured
-	a, err := NewAdmin([]string{l.Addr().String()}, client(t, "http://127.0.0.1:1"),
+	a, err := NewAdmin([]string{l.Addr().String()},
 		AdminOptions{Auth: Auth{Kerberos: who}, Timeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -313,7 +313,7 @@ func TestSASLRefused(t *testing.T) {
 			matches(t, err, "calling refreshNodes at 127.0.0.1:")
 		})
 	}
-	a := adminClient(t, nil, serveRPC(t, rpcRecording(t, "sasl-needed.received")).address())
+	a := adminClient(t, serveRPC(t, rpcRecording(t, "sasl-needed.received")).address())
 	matches(t, a.RefreshNodes(t.Context()), "SIMPLE authentication is not enabled.*the server asks for Kerberos")
 }
 

@@ -77,9 +77,9 @@ func drain(t *testing.T, i int) {
 	if err := admin.RefreshNodesGracefully(t.Context(), yarn.ConfiguredTimeout); err != nil {
 		t.Fatal(err)
 	}
-	nodes, err := admin.DecommissioningNodes(t.Context())
-	if err != nil || !slices.Equal(nodes, []string{bed.NodeID(i)}) {
-		t.Errorf("decommissioning nodes: %q, %v", nodes, err)
+	nodes, err := rm.Nodes(t.Context(), yarn.NodeDecommissioning)
+	if err != nil || len(nodes) != 1 || nodes[0].ID != bed.NodeID(i) {
+		t.Errorf("decommissioning nodes: %+v, %v", nodes, err)
 	}
 }
 

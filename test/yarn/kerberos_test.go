@@ -38,7 +38,7 @@ func TestKerberosClients(t *testing.T) {
 	if node, err := rm.Resize(ctx, bed.NodeID(1), small, time.Minute); err != nil || node.Total != small {
 		t.Errorf("resizing by REST: %+v, %v", node, err)
 	}
-	if err := admin.ResizeNodes(ctx, map[string]yarn.Resource{bed.NodeID(1): offered}, time.Minute); err != nil {
+	if err := bed.ResizeNodes(ctx, admin, rm, map[string]yarn.Resource{bed.NodeID(1): offered}, time.Minute); err != nil {
 		t.Errorf("resizing by RPC: %v", err)
 	}
 	if info, err := nm.Info(ctx, bed.NodeURL(1)); err != nil || info.ID != bed.NodeID(1) {
@@ -82,7 +82,7 @@ func TestKerberosRefused(t *testing.T) {
 	}
 	_, err = web.Nodes(soon(t))
 	want(t, "a user's name by REST", err, "status 401", "the server asks for Kerberos")
-	rpc, err := yarn.NewAdmin(cluster.Admins(), web, yarn.AdminOptions{Auth: simple})
+	rpc, err := yarn.NewAdmin(cluster.Admins(), yarn.AdminOptions{Auth: simple})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,13 +90,13 @@ func TestKerberosRefused(t *testing.T) {
 
 	other := *options.Auth.Kerberos
 	other.Service = "HTTP/_HOST@" + bed.Realm
-	rpc, err = yarn.NewAdmin(cluster.Admins(), web, yarn.AdminOptions{Auth: yarn.Auth{Kerberos: &other}})
+	rpc, err = yarn.NewAdmin(cluster.Admins(), yarn.AdminOptions{Auth: yarn.Auth{Kerberos: &other}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want(t, "another service's ticket", rpc.RefreshNodes(soon(t)), "the server refused the Kerberos ticket of")
 	other.Service = ""
-	rpc, err = yarn.NewAdmin(cluster.Admins(), web, yarn.AdminOptions{Auth: yarn.Auth{Kerberos: &other}})
+	rpc, err = yarn.NewAdmin(cluster.Admins(), yarn.AdminOptions{Auth: yarn.Auth{Kerberos: &other}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +222,7 @@ func TestKerberosProtections(t *testing.T) {
 			t.Fatal(err)
 		}
 		var sent bytes.Buffer
-		spy, err := yarn.NewAdmin(cluster.Admins(), rm, yarn.AdminOptions{
+		spy, err := yarn.NewAdmin(cluster.Admins(), yarn.AdminOptions{
 			Auth: auth,
 			Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 				sent.Reset()

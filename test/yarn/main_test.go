@@ -120,7 +120,7 @@ func clients(who string) (*yarn.RM, *yarn.Admin, *yarn.NM, error) {
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	admin, err := yarn.NewAdmin(cluster.Admins(), rm, yarn.AdminOptions{Auth: o.Auth})
+	admin, err := yarn.NewAdmin(cluster.Admins(), yarn.AdminOptions{Auth: o.Auth})
 	if err != nil {
 		return nil, nil, nil, err
 	}

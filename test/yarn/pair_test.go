@@ -29,10 +29,10 @@ func TestPairFailover(t *testing.T) {
 	}
 	small := yarn.Resource{MemoryMiB: 1024, VCores: 2}
 	id := bed.NodeID(1)
-	if err := admin.ResizeNodes(t.Context(), map[string]yarn.Resource{id: small}, time.Minute); err != nil {
+	if err := bed.ResizeNodes(t.Context(), admin, rm, map[string]yarn.Resource{id: small}, time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.SetNodeLabels(t.Context(), map[string]string{bed.NodeHost(2): bed.Label}, false); err != nil {
+	if err := rm.SetNodeLabels(t.Context(), map[string]string{bed.NodeHost(2): bed.Label}); err != nil {
 		t.Fatal(err)
 	}
 	err = eventually(t, func(ctx context.Context) error {

@@ -94,11 +94,11 @@ func TestResizeMany(t *testing.T) {
 	small := map[string]yarn.Resource{first: {MemoryMiB: 1024, VCores: 1}, second: {MemoryMiB: 512, VCores: 2}}
 	t.Cleanup(func() {
 		all := map[string]yarn.Resource{first: offered, second: offered}
-		if err := admin.ResizeNodes(context.Background(), all, time.Minute); err != nil {
+		if err := bed.ResizeNodes(context.Background(), admin, rm, all, time.Minute); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := admin.ResizeNodes(t.Context(), small, time.Minute); err != nil {
+	if err := bed.ResizeNodes(t.Context(), admin, rm, small, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	err := admin.SendResizes(t.Context(), []yarn.NodeResize{

@@ -34,11 +34,7 @@ record() { # NAME ARGUMENTS...
 	"$yarn" java org.apache.hadoop.yarn.client.cli.RMAdminCLI -Dyarn.resourcemanager.admin.address=127.1.0.9:8033 "$@" || true
 	wait $!
 }
-"$yarn" exec curl -s -H 'Content-Type: application/json' -d '{"nodeLabelInfo":[{"name":"elastic","exclusivity":true}]}' \
-	'http://rm1.bed:8088/ws/v1/cluster/add-node-labels?user.name=root'
 record refresh-graceful -refreshNodes -g 60 -server
 record refresh -refreshNodes
 record resize -updateNodeResource nm1.bed:45454 1024 2 5000
 record resize-unknown -updateNodeResource nope.bed:1 1024 2 5000
-record label -replaceLabelsOnNode nm1.bed=elastic
-record label-unknown -replaceLabelsOnNode nm1.bed=nosuch

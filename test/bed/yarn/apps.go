@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -218,5 +219,34 @@ func readBack(ctx context.Context, rm *yarn.RM, id, want string, is func(App) bo
 		case <-within.Done():
 			return app, &yarn.NoEffectError{What: "application " + id, Want: want, Have: string(app.State)}
 		}
+	}
+}
+
+// ResizeNodes gives nodes, by host:port, new totals in one call, and returns when all are read back.
+func ResizeNodes(
+	ctx context.Context, admin *yarn.Admin, rm *yarn.RM, totals map[string]yarn.Resource, overCommit time.Duration,
+) error {
+	var all []yarn.NodeResize
+	for id, total := range totals {
+		all = append(all, yarn.NodeResize{ID: id, Total: total, OverCommit: overCommit})
+	}
+	if err := admin.SendResizes(ctx, all); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(5 * time.Second); ; {
+		nodes, err := rm.Nodes(ctx)
+		have := map[string]yarn.Resource{}
+		for _, n := range nodes {
+			if _, changed := totals[n.ID]; changed && (n.Settled() || n.State != yarn.NodeRunning) {
+				have[n.ID] = n.Total
+			}
+		}
+		switch {
+		case err != nil || maps.Equal(have, totals):
+			return err
+		case time.Now().After(deadline):
+			return &yarn.NoEffectError{What: "totals of nodes", Want: fmt.Sprint(totals), Have: fmt.Sprint(have)}
+		}
+		time.Sleep(100 * time.Millisecond)
 	}
 }
