@@ -1,6 +1,7 @@
 package yarncheck
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -18,7 +19,7 @@ const (
 // restart is what makes a changed yarn-site.xml count.
 const restart = "Then start the ResourceManagers again."
 
-func managers(in *Input) ([]Finding, string) {
+func managers(in *Input, to *findings) {
 	var away []string
 	active := false
 	for _, m := range in.Managers {
@@ -29,41 +30,39 @@ func managers(in *Input) ([]Finding, string) {
 	}
 	switch {
 	case !active:
-		return []Finding{{
+		to.add(Finding{
 			Code: NoActiveRM, Severity: Error, Where: away, What: "No ResourceManager answers as the active one.",
 			Why: "The pool can do nothing, and neither can this check.",
 			Fix: Fix{Do: "Check the addresses, and that the ResourceManagers run and have elected one of them."},
-		}}, ""
+		})
 	case len(away) > 0:
-		return []Finding{{
+		to.add(Finding{
 			Code: RMUnreachable, Severity: Warning, Where: away, What: "A ResourceManager does not answer.",
 			Why: "After the next failover, the pool may have no ResourceManager to ask.",
 			Fix: Fix{Do: "Check that it runs, and that its web port can be reached from here."},
-		}}, ""
+		})
 	}
-	return nil, ""
 }
 
-func unlisted(in *Input) ([]Finding, string) {
+func unlisted(in *Input, to *findings) {
 	const property = "yarn.resourcemanager.ha.rm-ids"
 	ids := words(in.Settings[property])
 	if in.Settings[propertyHA] != "true" || len(ids) <= len(in.Managers) {
-		return nil, ""
+		return
 	}
 	var addresses []string
 	for _, id := range ids {
 		addresses = append(addresses, in.Settings["yarn.resourcemanager.webapp.address."+id])
 	}
-	return []Finding{{
+	to.add(Finding{
 		Code: RMNotListed, Severity: Warning, Property: property, Value: strings.Join(ids, ","),
 		What: fmt.Sprintf("The cluster has %d ResourceManagers, and %d addresses were given.", len(ids), len(in.Managers)),
 		Why:  "A pool that does not know all of them loses the cluster at a failover.",
 		Fix:  Fix{Do: "Give the addresses of all: " + strings.Join(addresses, ", ") + "."},
-	}}, ""
+	})
 }
 
-func minimum(in *Input) ([]Finding, string) {
-	var found []Finding
+func minimum(in *Input, to *findings) {
 	for _, m := range []struct {
 		property, unit string
 		floor          int64
@@ -73,12 +72,13 @@ func minimum(in *Input) ([]Finding, string) {
 	} {
 		least, err := strconv.ParseInt(in.Settings[m.property], 10, 64)
 		if err != nil {
-			return found, fmt.Sprintf("the ResourceManager's settings have no number in %s", m.property)
+			to.unknown = fmt.Sprintf("the ResourceManager's settings have no number in %s", m.property)
+			return
 		}
 		if least <= m.floor {
 			continue
 		}
-		found = append(found, Finding{
+		to.add(Finding{
 			Code: MinimumAboveFloor, Severity: Error, Property: m.property, Value: strconv.FormatInt(least, 10),
 			What: fmt.Sprintf("The smallest container has %d %s, and the pool's floor is %d.", least, m.unit, m.floor),
 			Why:  "The ResourceManager shuts down a NodeManager that registers with less than the smallest container.",
@@ -86,60 +86,58 @@ func minimum(in *Input) ([]Finding, string) {
 				fmt.Sprintf("Or raise the pool's floor to %d %s. %s", least, m.unit, restart)},
 		})
 	}
-	return found, ""
 }
 
-func recovery(in *Input) ([]Finding, string) {
+func recovery(in *Input, to *findings) {
 	const work = "yarn.resourcemanager.work-preserving-recovery.enabled"
 	switch {
 	case in.Settings[propertyRecovery] != "true":
-		return []Finding{{
+		to.add(Finding{
 			Code: RecoveryOff, Severity: Error, Property: propertyRecovery, Value: in.Settings[propertyRecovery],
 			What: "The ResourceManager does not recover applications.",
 			Why:  "When its process ends, every application of the cluster is lost.",
 			Fix: Fix{propertyRecovery, "true", "Choose a yarn.resourcemanager.store.class whose store outlives the machine: " +
 				"ZKRMStateStore, or FileSystemRMStateStore on a shared file system. " + restart},
-		}}, ""
+		})
 	case in.Settings[work] == "false":
-		return []Finding{{
+		to.add(Finding{
 			Code: RecoveryRestarts, Severity: Warning, Property: work, Value: "false",
 			What: "A ResourceManager that starts again kills all containers and starts the applications anew.",
 			Why:  "A failover costs all work of the cluster that is under way.",
 			Fix:  Fix{work, "true", restart},
-		}}, ""
+		})
 	}
-	return nil, ""
 }
 
 // maxExpiry is the longest time without heartbeats that is no finding. Two minutes outlast a ResourceManager that
 // starts again, which was seen to take 30 s until its NodeManagers were back.
 const maxExpiry = 2 * time.Minute
 
-func expiry(in *Input) ([]Finding, string) {
+func expiry(in *Input, to *findings) {
 	const property = "yarn.nm.liveness-monitor.expiry-interval-ms"
 	ms, err := strconv.ParseInt(in.Settings[property], 10, 64)
 	if err != nil {
-		return nil, "the ResourceManager's settings have no number in " + property
+		to.unknown = "the ResourceManager's settings have no number in " + property
+		return
 	}
 	if ms <= maxExpiry.Milliseconds() {
-		return nil, ""
+		return
 	}
-	return []Finding{{
+	to.add(Finding{
 		Code: ExpiryLong, Severity: Warning, Property: property, Value: strconv.FormatInt(ms, 10),
 		What: fmt.Sprintf("A NodeManager that is gone counts as lost after %s.", time.Duration(ms)*time.Millisecond),
 		Why: "Workers run on slack, so their nodes fail or are taken more often than others. Only when a worker counts as " +
 			"lost are its containers started elsewhere.",
 		Fix: Fix{property, strconv.FormatInt(maxExpiry.Milliseconds(), 10), restart},
-	}}, ""
+	})
 }
 
-func hostLists(in *Input) ([]Finding, string) {
+func hostLists(in *Input, to *findings) {
 	const include = "yarn.resourcemanager.nodes.include-path"
-	var found []Finding
 	path := in.Settings[propertyExclude]
 	switch {
 	case path == "":
-		found = append(found, Finding{
+		to.add(Finding{
 			Code: NoExcludePath, Severity: Warning, Property: propertyExclude,
 			What: "There is no list of hosts to decommission.",
 			Why: "The pool cannot decommission a worker gracefully. It can only shrink it to its floor and wait, and jobs " +
@@ -147,7 +145,7 @@ func hostLists(in *Input) ([]Finding, string) {
 			Fix: Fix{propertyExclude, "/etc/hadoop/exclude.xml", "Make it a file that the pool can write. " + restart},
 		})
 	case !strings.HasSuffix(path, ".xml"):
-		found = append(found, Finding{
+		to.add(Finding{
 			Code: ExcludePathNotXML, Severity: Warning, Property: propertyExclude, Value: path,
 			What: "The list of hosts to decommission is plain text.",
 			Why:  "Only in XML can a host have a timeout of its own. Workers whose time ends differently need that.",
@@ -156,25 +154,23 @@ func hostLists(in *Input) ([]Finding, string) {
 		})
 	}
 	if path := in.Settings[include]; path != "" {
-		found = append(found, Finding{
+		to.add(Finding{
 			Code: IncludePathSet, Severity: Warning, Property: include, Value: path,
 			What: "Only hosts of a list may register.",
 			Why:  "The ResourceManager shuts down a worker whose host is not in the list.",
 			Fix:  Fix{Do: "Add the host name of every worker of the pool, and run yarn rmadmin -refreshNodes."},
 		})
 	}
-	return found, ""
 }
 
-func access(in *Input) ([]Finding, string) {
+func access(in *Input, to *findings) {
 	const kind, admins = "hadoop.http.authentication.type", "yarn.admin.acl"
-	var found []Finding
 	if value := in.Settings[kind]; value == "simple" || value == "" {
 		how := "The web service believes every user name"
 		if in.Settings["hadoop.http.authentication.simple.anonymous.allowed"] != "false" {
 			how += ", and needs none"
 		}
-		found = append(found, Finding{
+		to.add(Finding{
 			Code: WebPortOpen, Severity: Warning, Property: kind, Value: "simple",
 			What: how + fmt.Sprintf(" (hadoop.security.authentication is %q).", in.Settings["hadoop.security.authentication"]),
 			Why: "Whoever reaches the port can change the size of every node, which kills containers, and can submit and kill " +
@@ -197,12 +193,11 @@ func access(in *Input) ([]Finding, string) {
 		}
 		f.What += "."
 		f.Fix.Value = strings.TrimSpace(f.Fix.Value)
-		found = append(found, f)
+		to.add(f)
 	}
-	return found, ""
 }
 
-func hosts(in *Input) ([]Finding, string) {
+func hosts(in *Input, to *findings) {
 	var unknown, other, others []string
 	for _, h := range in.Hosts {
 		is := func(name string) bool { return strings.EqualFold(strings.TrimSuffix(name, "."), h.Name) }
@@ -211,31 +206,22 @@ func hosts(in *Input) ([]Finding, string) {
 		case len(h.Addresses) == 0:
 			unknown = append(unknown, h.Name)
 		case !isAddress && !slices.ContainsFunc(h.Back, is):
-			back := strings.Join(h.Back, ",")
-			if back == "" {
-				back = "nothing"
-			}
+			back := cmp.Or(strings.Join(h.Back, ","), "nothing")
 			other, others = append(other, h.Name), append(others, strings.Join(h.Addresses, ",")+" is "+back)
 		}
 	}
 	const why = "NodeManagers, ResourceManager and jobs find each other by these names. A worker whose name differs " +
 		"from host to host registers under a name that has no label, or its containers cannot be reached."
-	var found []Finding
-	if len(unknown) > 0 {
-		found = append(found, Finding{
-			Code: HostUnknown, Severity: Warning, Where: unknown,
-			What: "The host names of NodeManagers do not resolve from here.", Why: why,
-			Fix: Fix{Do: "Add the names to DNS. If they resolve inside the cluster only, run this check there."},
-		})
-	}
-	if len(other) > 0 {
-		found = append(found, Finding{
-			Code: HostOtherName, Severity: Warning, Where: other, Value: strings.Join(others[:min(len(others), 5)], "; "),
-			What: "The addresses of NodeManagers do not resolve back to their host names.", Why: why,
-			Fix: Fix{Do: "Add the reverse records to DNS. For pods, use a headless Service and stable host names."},
-		})
-	}
-	return found, ""
+	to.at(unknown, Finding{
+		Code: HostUnknown, Severity: Warning,
+		What: "The host names of NodeManagers do not resolve from here.", Why: why,
+		Fix: Fix{Do: "Add the names to DNS. If they resolve inside the cluster only, run this check there."},
+	})
+	to.at(other, Finding{
+		Code: HostOtherName, Severity: Warning, Value: strings.Join(others[:min(len(others), 5)], "; "),
+		What: "The addresses of NodeManagers do not resolve back to their host names.", Why: why,
+		Fix: Fix{Do: "Add the reverse records to DNS. For pods, use a headless Service and stable host names."},
+	})
 }
 
 // words splits a list at commas.

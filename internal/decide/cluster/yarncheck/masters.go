@@ -2,6 +2,7 @@ package yarncheck
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -16,10 +17,10 @@ func masterDefault(in *Input) (label string, set bool) {
 	return strings.TrimSpace(value), value != ""
 }
 
-func masters(in *Input) ([]Finding, string) {
+func masters(in *Input, to *findings) {
 	fixed, set := masterDefault(in)
 	if set && fixed != in.Label {
-		return nil, ""
+		return
 	}
 	var land, wait []string
 	for _, q := range leaves(in) {
@@ -34,25 +35,26 @@ func masters(in *Input) ([]Finding, string) {
 		}
 	}
 	if len(land) == 0 {
-		return nil, ""
+		return
 	}
 	clients := "In older releases, take the label from the queue's default-node-label-expression, and let jobs ask for " +
 		"it for their tasks only: mapreduce.map.node-label-expression, mapreduce.reduce.node-label-expression, " +
 		"spark.yarn.executor.nodeLabelExpression."
-	found := []Finding{{
+	f := Finding{
 		Code: MastersOnLabel, Severity: Warning, Where: land, Property: defaultOf(pathOf(land)), Value: in.Label,
 		What: "Application masters of these queues land on workers.",
 		Why:  "A worker that leaves takes the masters along, and their applications start anew, or fail.",
 		Fix: Fix{propertyMasters, " ", "The value is one blank, which stands for the default partition; or the label of " +
 			"fixed nodes. Hadoop has the property since 3.4.0. " + restart + " " + clients},
-	}}
-	if set {
-		found[0].Property, found[0].Value = propertyMasters, fixed
 	}
+	if set {
+		f.Property, f.Value = propertyMasters, fixed
+	}
+	to.add(f)
 	if len(wait) > 0 {
 		property := fmt.Sprintf("yarn.scheduler.capacity.%s.accessible-node-labels.%s.maximum-am-resource-percent",
 			pathOf(wait), in.Label)
-		found = append(found, Finding{
+		to.add(Finding{
 			Code: MasterPercentZero, Severity: Warning, Where: wait, Property: property, Value: "0",
 			What: "A limit of 0 does not keep masters off the workers.",
 			Why: "A queue's first master starts there in spite of the limit. All other applications of the queue are " +
@@ -60,26 +62,22 @@ func masters(in *Input) ([]Finding, string) {
 			Fix: Fix{property, "0.1", "And keep masters off by " + propertyMasters + ". " + refreshQueues},
 		})
 	}
-	return found, ""
 }
 
-func masterLabel(in *Input) ([]Finding, string) {
+func masterLabel(in *Input, to *findings) {
 	fixed, set := masterDefault(in)
 	if !set || fixed == "" {
-		return nil, ""
+		return
 	}
 	f := Finding{
 		Code: MasterLabelRefused, Severity: Error, Property: propertyMasters, Value: fixed,
 		Why: "The ResourceManager refuses their applications.",
 	}
-	exists := false
-	for _, l := range in.Labels {
-		exists = exists || l.Name == fixed
-	}
-	if !exists {
+	if !slices.ContainsFunc(in.Labels, func(l Label) bool { return l.Name == fixed }) {
 		f.What = "The label of masters does not exist. There are: " + labelNames(in.Labels) + "."
 		f.Fix.Do = "Run " + addLabel(fixed) + ", and label the fixed nodes."
-		return []Finding{f}, ""
+		to.add(f)
+		return
 	}
 	for _, q := range leaves(in) {
 		if !q.mayAsk(fixed) {
@@ -87,31 +85,28 @@ func masterLabel(in *Input) ([]Finding, string) {
 		}
 	}
 	if len(f.Where) == 0 {
-		return nil, ""
+		return
 	}
 	f.What = "These queues may not ask for the label of masters."
 	f.Fix = Fix{fmt.Sprintf("yarn.scheduler.capacity.%s.accessible-node-labels", pathOf(f.Where)), fixed,
 		"Add it to what the queues have, with a capacity. " + refreshQueues}
-	return []Finding{f}, ""
+	to.add(f)
 }
 
-func borrowing(in *Input) ([]Finding, string) {
+func borrowing(in *Input, to *findings) {
 	const property = "yarn.resourcemanager.node-labels.am.allow-non-exclusive-allocation"
-	for _, l := range in.Labels {
-		if l.Name != in.Label || l.Exclusive || in.Settings[property] != "true" {
-			continue
-		}
-		return []Finding{{
+	shared := slices.ContainsFunc(in.Labels, func(l Label) bool { return l.Name == in.Label && !l.Exclusive })
+	if shared && in.Settings[property] == "true" {
+		to.add(Finding{
 			Code: MastersBorrowLabel, Severity: Warning, Property: property, Value: "true",
 			What: "Masters of the default partition land on idle workers.",
 			Why:  "The label is not exclusive. A worker that leaves takes the masters along, and their applications start anew.",
 			Fix:  Fix{property, "false", restart},
-		}}, ""
+		})
 	}
-	return nil, ""
 }
 
-func fixedNodes(in *Input) ([]Finding, string) {
+func fixedNodes(in *Input, to *findings) {
 	fixed, _ := masterDefault(in)
 	where := "the default partition"
 	if fixed != "" {
@@ -119,13 +114,13 @@ func fixedNodes(in *Input) ([]Finding, string) {
 	}
 	for _, n := range in.Nodes {
 		if n.Running && n.Label == fixed && fixed != in.Label {
-			return nil, ""
+			return
 		}
 	}
-	return []Finding{{
+	to.add(Finding{
 		Code: NoFixedNodes, Severity: Error, What: "No node of " + where + " runs.",
 		Why: "Application masters, and streaming jobs such as Flink's, need nodes that stay. Without them, applications " +
 			"wait for ever, or run their masters on workers.",
 		Fix: Fix{Do: "Keep nodes that do not belong to the pool, and do not give them its label."},
-	}}, ""
+	})
 }

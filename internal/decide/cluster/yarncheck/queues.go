@@ -1,6 +1,7 @@
 package yarncheck
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -65,7 +66,7 @@ func defaultOf(queue string) string {
 // refreshQueues is what makes a changed capacity-scheduler.xml count.
 const refreshQueues = "Then run yarn rmadmin -refreshQueues."
 
-func queues(in *Input) ([]Finding, string) {
+func queues(in *Input, to *findings) {
 	var usable, nothing, everything, unshared []string
 	for _, q := range leaves(in) {
 		switch {
@@ -83,9 +84,8 @@ func queues(in *Input) ([]Finding, string) {
 	}
 	all := "The capacities of the queues below one queue add up to 100. All queues above need capacity too: " +
 		capacityOf("root", in.Label) + " is 100. " + refreshQueues
-	var found []Finding
 	if len(usable) == 0 {
-		found = append(found, Finding{
+		to.add(Finding{
 			Code: NoQueueForLabel, Severity: Error, What: "No queue can use the label " + in.Label + ".",
 			Why: "Workers would join and stay idle.",
 			Fix: Fix{capacityOf("<queue>", in.Label), "100",
@@ -96,11 +96,8 @@ func queues(in *Input) ([]Finding, string) {
 		queues   []string
 		severity Severity
 	}{{nothing, Warning}, {everything, Note}} {
-		if len(f.queues) == 0 {
-			continue
-		}
-		found = append(found, Finding{
-			Code: QueueHasNothing, Severity: f.severity, Where: f.queues, Value: "0",
+		to.at(f.queues, Finding{
+			Code: QueueHasNothing, Severity: f.severity, Value: "0",
 			Property: capacityOf(pathOf(f.queues), in.Label),
 			What:     "Applications of these queues may ask for the label, and the queues can have nothing of it.",
 			Why:      "Such an application is accepted, and waits for ever.",
@@ -109,20 +106,17 @@ func queues(in *Input) ([]Finding, string) {
 					"maximum-capacity must not be 0. " + all},
 		})
 	}
-	if len(unshared) > 0 {
-		found = append(found, Finding{
-			Code: QueueHasNoShare, Severity: Warning, Where: unshared, Value: "0",
-			Property: capacityOf(pathOf(unshared), in.Label),
-			What:     "These queues can use the label, and have no guaranteed capacity of it.",
-			Why: "The limits for users and for masters follow from the capacity. Of the applications whose master is on the " +
-				"label, one runs at a time.",
-			Fix: Fix{capacityOf(pathOf(unshared), in.Label), "50", all},
-		})
-	}
-	return found, ""
+	to.at(unshared, Finding{
+		Code: QueueHasNoShare, Severity: Warning, Value: "0",
+		Property: capacityOf(pathOf(unshared), in.Label),
+		What:     "These queues can use the label, and have no guaranteed capacity of it.",
+		Why: "The limits for users and for masters follow from the capacity. Of the applications whose master is on the " +
+			"label, one runs at a time.",
+		Fix: Fix{capacityOf(pathOf(unshared), in.Label), "50", all},
+	})
 }
 
-func defaults(in *Input) ([]Finding, string) {
+func defaults(in *Input, to *findings) {
 	var elsewhere, here []string
 	for _, q := range leaves(in) {
 		switch {
@@ -133,28 +127,22 @@ func defaults(in *Input) ([]Finding, string) {
 			elsewhere = append(elsewhere, q.Path)
 		}
 	}
-	var found []Finding
-	if len(elsewhere) > 0 {
-		found = append(found, Finding{
-			Code: QueueDefaultElsewhere, Severity: Note, Where: elsewhere, Property: defaultOf(pathOf(elsewhere)),
-			What: "Jobs of these queues do not use the workers by themselves.",
-			Why:  "The queue's default label is another one, so only jobs that ask for the label get containers there.",
-			Fix: Fix{defaultOf(pathOf(elsewhere)), in.Label, "Or let jobs ask: mapreduce.map.node-label-expression and " +
-				"mapreduce.reduce.node-label-expression, or spark.yarn.executor.nodeLabelExpression. " + refreshQueues},
-		})
-	}
-	if len(here) > 0 {
-		found = append(found, Finding{
-			Code: RESTIgnoresQueueDefault, Severity: Note, Where: here, Value: in.Label,
-			Property: defaultOf(pathOf(here)),
-			What:     "Applications that are submitted by REST without a label go to the default partition all the same.",
-			Why: "The web service turns a missing label into an empty one, which means the default partition. Where that has " +
-				"no room, such an application waits for ever.",
-			Fix: Fix{Do: "Submit with app-node-label-expression. The clients of MapReduce and Spark leave the label out, and " +
-				"get the queue's."},
-		})
-	}
-	return found, ""
+	to.at(elsewhere, Finding{
+		Code: QueueDefaultElsewhere, Severity: Note, Property: defaultOf(pathOf(elsewhere)),
+		What: "Jobs of these queues do not use the workers by themselves.",
+		Why:  "The queue's default label is another one, so only jobs that ask for the label get containers there.",
+		Fix: Fix{defaultOf(pathOf(elsewhere)), in.Label, "Or let jobs ask: mapreduce.map.node-label-expression and " +
+			"mapreduce.reduce.node-label-expression, or spark.yarn.executor.nodeLabelExpression. " + refreshQueues},
+	})
+	to.at(here, Finding{
+		Code: RESTIgnoresQueueDefault, Severity: Note, Value: in.Label,
+		Property: defaultOf(pathOf(here)),
+		What:     "Applications that are submitted by REST without a label go to the default partition all the same.",
+		Why: "The web service turns a missing label into an empty one, which means the default partition. Where that has " +
+			"no room, such an application waits for ever.",
+		Fix: Fix{Do: "Submit with app-node-label-expression. The clients of MapReduce and Spark leave the label out, and " +
+			"get the queue's."},
+	})
 }
 
 // labelNames returns the names of labels, for people.
@@ -163,8 +151,5 @@ func labelNames(labels []Label) string {
 	for _, l := range labels {
 		names = append(names, l.Name)
 	}
-	if len(names) == 0 {
-		return "none"
-	}
-	return strings.Join(names, ", ")
+	return cmp.Or(strings.Join(names, ", "), "none")
 }

@@ -105,31 +105,30 @@ func mapReduceClient(in *Input) *client {
 }
 
 // shuffle checks how Spark and MapReduce use shuffle servers.
-func shuffle(in *Input) ([]Finding, string) {
-	var found []Finding
+func shuffle(in *Input, to *findings) {
 	if c := sparkClient(in); c != nil {
-		found = append(found, c.replicas()...)
-		found = append(found, c.addresses()...)
-		found = append(found, c.spark()...)
+		c.replicas(to)
+		c.addresses(to)
+		c.spark(to)
 	}
 	if c := mapReduceClient(in); c != nil {
-		found = append(found, c.replicas()...)
-		found = append(found, c.addresses()...)
-		found = append(found, c.storage()...)
-		found = append(found, c.classes()...)
+		c.replicas(to)
+		c.addresses(to)
+		c.storage(to)
+		c.classes(to)
 	}
-	return found, ""
 }
 
 // replicas checks what a job loses with a server. All of it was seen with Spark, with servers killed while one of eight
 // reduce tasks had ended.
-func (c *client) replicas() []Finding {
+func (c *client) replicas(to *findings) {
 	if c.name == "Uniffle" {
-		return c.quorum()
+		c.quorum(to)
+		return
 	}
 	name, value := c.get("client.push.replicate.enabled")
 	if value == "true" {
-		return nil
+		return
 	}
 	f := Finding{
 		Code: ShuffleOneReplica, Severity: Error, Property: name, Value: value,
@@ -142,18 +141,19 @@ func (c *client) replicas() []Finding {
 		if _, value := c.get(rerun); value == "true" && c.kind == "spark" {
 			f.Code, f.Severity = ShuffleRecomputes, Warning
 			f.Why = "A server that is killed takes its data along, and all tasks that wrote a part of it run again."
-			return []Finding{f}
+			to.add(f)
+			return
 		}
 	}
 	if c.kind == "spark" {
 		f.Fix.Do += " With spark.celeborn.client.spark.stageRerun.enabled, which is the default of clients since 0.6, " +
 			"tasks run again instead."
 	}
-	return []Finding{f}
+	to.add(f)
 }
 
 // quorum checks the replicas of Uniffle. The rule is that of RssUtils.checkQuorumSetting, which throws an exception.
-func (c *client) quorum() []Finding {
+func (c *client) quorum(to *findings) {
 	number := func(property string) (name, value string, n int) {
 		name, value = c.get(property)
 		n, err := strconv.Atoi(cmp.Or(value, "1"))
@@ -165,65 +165,64 @@ func (c *client) quorum() []Finding {
 	name, replicas, all := number("data.replica")
 	_, written, write := number("data.replica.write")
 	_, read, least := number("data.replica.read")
-	fix := Fix{name, "3", fmt.Sprintf("Set %[1]s.write and %[1]s.read to 2. It takes four servers: three for the replicas, and one that can drain.", name)}
+	fix := Fix{name, "3", fmt.Sprintf("Set %[1]s.write and %[1]s.read to 2. It takes four servers: three for the replicas, "+
+		"and one that can drain.", name)}
 	switch {
 	case all < 1 || write > all || least > all || write+least <= all:
-		return []Finding{{
+		to.add(Finding{
 			Code: ShuffleQuorum, Severity: Error, Property: name, Value: c.settings[name],
 			What: fmt.Sprintf("Of %s replicas of shuffle data, %s must be written and %s read.", replicas, written, read),
 			Why: "Applications end at their start: neither of the last two may exceed the first, and together they must " +
 				"exceed it.",
 			Fix: fix,
-		}}
+		})
 	case all == 1:
 		why := "A server that is killed fails the jobs whose data it had."
 		if c.kind == "spark" {
 			why += " More attempts of tasks and spark.rss.resubmit.stage do not save them."
 		}
-		return []Finding{{
+		to.add(Finding{
 			Code: ShuffleOneReplica, Severity: Error, Property: name, Value: c.settings[name],
 			What: "Shuffle data is on one server of Uniffle only.", Why: why, Fix: fix,
-		}}
+		})
 	}
-	return nil
 }
 
 // addresses checks whether clients know where the service is.
-func (c *client) addresses() []Finding {
+func (c *client) addresses(to *findings) {
 	name, value := c.get(c.servers)
 	environment := c.settings[propertyMasterEnvironment]
 	if value != "" || c.name == "Celeborn" && strings.Contains(environment, "CELEBORN_MASTER_ENDPOINTS=") {
-		return nil
+		return
 	}
-	return []Finding{{
+	to.add(Finding{
 		Code: ShuffleServersUnknown, Severity: Error, Property: name,
 		What: "Clients of " + c.name + " do not know where it is.",
 		Why:  "Their jobs fail.",
 		Fix:  Fix{Property: name, Value: c.example},
-	}}
+	})
 }
 
 // storage checks whether MapReduce knows where servers of Uniffle keep data: without that, each map fails
 // (RssMapOutputCollector.init throws «storage type mustn't be empty»). Masters may get it from the coordinators.
-func (c *client) storage() []Finding {
+func (c *client) storage(to *findings) {
 	name, value := c.get(storageType)
 	if c.name != "Uniffle" || value != "" {
-		return nil
+		return
 	}
-	return []Finding{{
+	to.add(Finding{
 		Code: ShuffleStorageUnknown, Severity: Warning, Property: name,
 		What: "Clients of Uniffle do not know where its servers keep data.",
 		Why:  "Each map fails, unless coordinators tell clients (rss.coordinator.dynamicClientConf.enabled).",
 		Fix:  Fix{Property: name, Value: memoryLocalFile},
-	}}
+	})
 }
 
 // spark checks what else the clients need from Spark.
-func (c *client) spark() []Finding {
-	var found []Finding
+func (c *client) spark(to *findings) {
 	// Both clients' documents ask for it, because the servers reorder data. Both ran with it.
 	if value := c.settings[propertySparkSerializer]; value != kryo {
-		found = append(found, Finding{
+		to.add(Finding{
 			Code: ShuffleSerializer, Severity: Warning, Property: propertySparkSerializer, Value: value,
 			What: "Spark's serializer does not suit " + c.name + ".",
 			Why: "The servers change the order of data, which is possible with data of Kryo, not with that of Java's " +
@@ -232,11 +231,11 @@ func (c *client) spark() []Finding {
 		})
 	}
 	if c.name != "Celeborn" {
-		return found // Uniffle's client switches the local reader off since 0.8
+		return // Uniffle's client switches the local reader off since 0.8
 	}
 	// docs/deploy.md in apache/celeborn.
 	if value := c.settings[propertySparkLocal]; value != "false" && c.settings[propertySparkAdaptive] != "false" {
-		found = append(found, Finding{
+		to.add(Finding{
 			Code: ShuffleLocalReader, Severity: Note, Property: propertySparkLocal, Value: value,
 			What: "Spark may plan to read shuffle data where it was written.",
 			Why:  "Data on shuffle servers is nowhere local, and such plans read it more slowly.",
@@ -245,20 +244,18 @@ func (c *client) spark() []Finding {
 	}
 	const data = "org.apache.spark.shuffle.celeborn.CelebornShuffleDataIO"
 	if value := c.settings[propertySparkData]; value != data && c.settings[propertySparkAllocation] == "true" {
-		found = append(found, Finding{
+		to.add(Finding{
 			Code: ShuffleAllocation, Severity: Note, Property: propertySparkData, Value: value,
 			What: "Spark does not know that its shuffle data outlives executors.",
 			Why:  "Dynamic allocation acts as if executors had the data, and may keep idle ones.",
 			Fix:  Fix{propertySparkData, data, "It is for Spark 3.5 and later."},
 		})
 	}
-	return found
 }
 
 // classes checks whether MapReduce uses a service with all of its parts. Masters tell maps and reduces where the
 // service is, maps write and reduces read there.
-func (c *client) classes() []Finding {
-	var found []Finding
+func (c *client) classes(to *findings) {
 	for _, p := range c.mapReduce {
 		value := c.settings[p.property]
 		if slices.Contains(strings.Fields(value), p.class) {
@@ -268,12 +265,11 @@ func (c *client) classes() []Finding {
 		if p.property == propertyMasterOptions {
 			fix.Value = strings.TrimSpace(value + " " + p.class)
 		}
-		found = append(found, Finding{
+		to.add(Finding{
 			Code: ShuffleIncomplete, Severity: Error, Property: p.property, Value: value,
 			What: "MapReduce uses " + c.name + " in part only.",
 			Why:  "Masters, maps and reduces must all use it. Otherwise jobs fail.",
 			Fix:  fix,
 		})
 	}
-	return found
 }

@@ -43,32 +43,32 @@ func (in *Input) ofWorkers(property, byDefault string) string {
 
 // logs checks whether the logs of containers outlive their worker. A NodeManager that stops uploads what it has, for 30
 // s at most (LogAggregationService.stopAggregators). One that is killed, or whose pod's time is over, does not.
-func logs(in *Input) ([]Finding, string) {
+func logs(in *Input, to *findings) {
 	if in.Workers == nil {
-		if why := in.missing([]Fact{FactSettings}); why != "" {
-			return nil, why
+		if to.unknown = in.missing([]Fact{FactSettings}); to.unknown != "" {
+			return
 		}
 	}
 	const pod = "Containers' logs are on the disk of the worker's pod, and go with it."
 	if value := in.ofWorkers(propertyLogs, "false"); value != "true" {
-		return []Finding{{
+		to.add(Finding{
 			Code: LogsNotAggregated, Severity: Warning, Property: propertyLogs, Value: value,
 			What: "Log aggregation is off.", Why: pod,
 			Fix: Fix{propertyLogs, "true", "For workers, by yarn.properties of the pool. " + logTarget},
-		}}, ""
+		})
+		return
 	}
-	var found []Finding
 	dir, files := in.ofWorkers(propertyLogDir, "/tmp/logs"), in.Settings["fs.defaultFS"]
 	scheme, _, absolute := strings.Cut(dir, "://")
 	if absolute && scheme == "file" || !absolute && strings.HasPrefix(files, "file:") {
-		found = append(found, Finding{
+		to.add(Finding{
 			Code: LogsOnOwnDisk, Severity: Warning, Property: propertyLogDir, Value: dir,
 			What: "Logs are aggregated into a directory of the NodeManager's own machine.", Why: pod,
 			Fix: Fix{propertyLogDir, "hdfs:///tmp/logs", logTarget},
 		})
 	}
 	if every, err := strconv.ParseInt(in.ofWorkers(propertyLogRoll, "-1"), 10, 64); err != nil || every <= 0 {
-		found = append(found, Finding{
+		to.add(Finding{
 			Code: LogsOnlyAtEnd, Severity: Warning, Property: propertyLogRoll, Value: in.ofWorkers(propertyLogRoll, "-1"),
 			What: "Logs are uploaded when their application ends, or its NodeManager stops in order.",
 			Why: "At the end of its time, a worker that still runs containers is stopped within a second. Their logs are " +
@@ -76,18 +76,19 @@ func logs(in *Input) ([]Finding, string) {
 			Fix: Fix{propertyLogRoll, "3600", "Less than 3600 needs " + propertyLogRoll + ".min too."},
 		})
 	}
-	return found, ""
 }
 
 const logTarget = "Let " + propertyLogDir + " be in a file system that all nodes share."
 
 // auxServices checks the services inside NodeManagers that keep the output of tasks.
-func auxServices(in *Input) ([]Finding, string) {
+func auxServices(in *Input, to *findings) {
 	if in.Workers == nil {
-		return nil, ""
+		return
 	}
 	names := words(in.ofWorkers(propertyServices, mapReduceShuffle)) // the pool's default
-	return slices.Concat(serviceClasses(in, names), servicePorts(in, names), missingServices(in, names)), ""
+	serviceClasses(in, names, to)
+	servicePorts(in, names, to)
+	missingServices(in, names, to)
 }
 
 // serviceName is what a NodeManager accepts (AuxServices.validateAuxServiceName).
@@ -102,13 +103,13 @@ func (in *Input) classOf(service string) (property, class string) {
 	return property, cmp.Or(in.Workers[property], byDefault)
 }
 
-func serviceClasses(in *Input, names []string) (found []Finding) {
+func serviceClasses(in *Input, names []string, to *findings) {
 	const why = "NodeManagers of the pool end at their start."
 	for _, name := range names {
 		property, class := in.classOf(name)
 		switch {
 		case !serviceName.MatchString(name):
-			found = append(found, Finding{
+			to.add(Finding{
 				Code: AuxServiceInvalid, Severity: Error, Property: propertyServices, Value: strings.Join(names, ","),
 				What: fmt.Sprintf("%q is no name of an auxiliary service.", name), Why: why,
 				Fix: Fix{Do: "Write letters, digits and underscores. MapReduce's is " + mapReduceShuffle + "."},
@@ -123,14 +124,13 @@ func serviceClasses(in *Input, names []string) (found []Finding) {
 			if name == sparkShuffleName {
 				f.Fix.Value = "org.apache.spark.network.yarn.YarnShuffleService"
 			}
-			found = append(found, f)
+			to.add(f)
 		}
 	}
-	return found
 }
 
 // servicePorts finds services that listen on a port of another one, or of the NodeManager. The pool sets that one's.
-func servicePorts(in *Input, names []string) (found []Finding) {
+func servicePorts(in *Input, names []string, to *findings) {
 	by := map[string]string{"45454": "The NodeManager", "8040": "The NodeManager", "8042": "The NodeManager",
 		"8044": "The NodeManager"}
 	for _, name := range names {
@@ -158,16 +158,15 @@ func servicePorts(in *Input, names []string) (found []Finding) {
 				f.Fix.Do += " Two services of Spark read it from files of their own: spark-shuffle-site.xml in the class path " +
 					"of each."
 			}
-			found = append(found, f)
+			to.add(f)
 		}
 		by[port] = "The auxiliary service " + name
 	}
-	return found
 }
 
 // missingServices finds services that jobs ask NodeManagers for. One that a worker lacks fails the start of each
 // container there (ContainerManagerImpl: InvalidAuxServiceException).
-func missingServices(in *Input, names []string) (found []Finding) {
+func missingServices(in *Input, names []string, to *findings) {
 	wanted := map[string]string{}
 	if in.Spark[propertySparkShuffle] == "true" {
 		wanted[cmp.Or(in.Spark[propertySparkService], sparkShuffleName)] = "Spark (" + propertySparkShuffle + ")"
@@ -179,7 +178,7 @@ func missingServices(in *Input, names []string) (found []Finding) {
 		if slices.Contains(names, name) {
 			continue
 		}
-		found = append(found, Finding{
+		to.add(Finding{
 			Code: AuxServiceMissing, Severity: Error, Property: propertyServices, Value: strings.Join(names, ","),
 			What: fmt.Sprintf("%s asks NodeManagers for the service %s, which workers do not have.", wanted[name], name),
 			Why:  "Its containers do not start on workers.",
@@ -187,22 +186,18 @@ func missingServices(in *Input, names []string) (found []Finding) {
 				"With its class, and its jar in the image of the workers."},
 		})
 	}
-	return found
 }
 
 // executor checks whether containers of different users are kept apart.
-func executor(in *Input) ([]Finding, string) {
-	if in.Workers == nil || in.Settings["hadoop.security.authentication"] != "kerberos" {
-		return nil, ""
-	}
+func executor(in *Input, to *findings) {
 	value := in.Workers[propertyExecutor]
-	if value == linuxExecutor {
-		return nil, ""
+	if in.Workers == nil || in.Settings["hadoop.security.authentication"] != "kerberos" || value == linuxExecutor {
+		return
 	}
-	return []Finding{{
+	to.add(Finding{
 		Code: ContainersShareUser, Severity: Error, Property: propertyExecutor, Value: value,
 		What: "The cluster is secure, and containers of all users run as the user of the NodeManager.",
 		Why:  "Each user's containers can read the files and the tokens of all others on the worker.",
 		Fix:  Fix{propertyExecutor, linuxExecutor, "docs/yarn-nodes.md says what the image and the pod need for it."},
-	}}, ""
+	})
 }

@@ -169,8 +169,22 @@ func (r *Report) Bad() (errors, warnings int) {
 type check struct {
 	needs []Fact
 	codes []Code // of the findings that it can have
-	// run returns findings, or why it cannot tell.
-	run func(in *Input) (found []Finding, unknown string)
+	run   func(in *Input, to *findings)
+}
+
+// findings are what a check has found.
+type findings struct {
+	all     []Finding
+	unknown string // why the check cannot tell; empty: it can
+}
+
+func (f *findings) add(one Finding) { f.all = append(f.all, one) }
+
+// at adds a finding about queues or hosts, if there are any.
+func (f *findings) at(where []string, one Finding) {
+	if one.Where = where; len(where) > 0 {
+		f.add(one)
+	}
 }
 
 // checks lists everything that is checked.
@@ -222,19 +236,19 @@ func Codes() []Code {
 func Check(in *Input) Report {
 	r := Report{Managers: in.Managers, Partitions: shares(in), Findings: []Finding{}, Unchecked: []Unchecked{}}
 	for _, c := range checks() {
-		found, unknown := []Finding(nil), in.missing(c.needs)
-		if unknown == "" {
-			found, unknown = c.run(in)
+		to := findings{unknown: in.missing(c.needs)}
+		if to.unknown == "" {
+			c.run(in, &to)
 		}
-		r.Findings = append(r.Findings, found...)
-		if unknown == "" {
+		r.Findings = append(r.Findings, to.all...)
+		if to.unknown == "" {
 			continue
 		}
-		same := func(u Unchecked) bool { return u.Why == unknown }
+		same := func(u Unchecked) bool { return u.Why == to.unknown }
 		if i := slices.IndexFunc(r.Unchecked, same); i >= 0 {
 			r.Unchecked[i].Codes = append(r.Unchecked[i].Codes, c.codes...)
 		} else {
-			r.Unchecked = append(r.Unchecked, Unchecked{slices.Clone(c.codes), unknown})
+			r.Unchecked = append(r.Unchecked, Unchecked{slices.Clone(c.codes), to.unknown})
 		}
 	}
 	order := []Severity{Error, Warning, Note}
@@ -267,8 +281,7 @@ func shares(in *Input) []Share {
 		}
 		if n.Running {
 			all[i].Nodes++
-			all[i].Total.MemoryMiB += n.Total.MemoryMiB
-			all[i].Total.VCores += n.Total.VCores
+			all[i].Total = all[i].Total.Plus(n.Total)
 		}
 	}
 	slices.SortFunc(all[2:], func(a, b Share) int { return cmp.Compare(a.Label, b.Label) })
