@@ -42,8 +42,6 @@ type answer struct {
 	err        error
 }
 
-func newListing() listing { return listing{known: map[string]*listed{}} }
-
 // ask asks the NodeManager for its containers.
 func (g *Guard) ask(ctx context.Context) answer {
 	asked := time.Now()

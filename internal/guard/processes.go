@@ -395,9 +395,7 @@ func (s *scanner) container(pid int) (id string, isMaster bool, err error) {
 
 // parseEnvironment returns the id of a container in an environment, and whether the environment is a master's.
 func parseEnvironment(environment []byte) (id string, isMaster bool) {
-	for rest := environment; len(rest) > 0; {
-		var one []byte
-		one, rest, _ = bytes.Cut(rest, []byte{0})
+	for one := range bytes.SplitSeq(environment, []byte{0}) {
 		if value, found := bytes.CutPrefix(one, []byte(variable)); found && id == "" {
 			id = string(value[:min(len(value), 128)])
 		}
@@ -432,9 +430,7 @@ func (s *scanner) arguments(pid int) ([]byte, error) {
 }
 
 func hasArgument(args []byte, any ...string) bool {
-	for rest := args; len(rest) > 0; {
-		var one []byte
-		one, rest, _ = bytes.Cut(rest, []byte{0})
+	for one := range bytes.SplitSeq(args, []byte{0}) {
 		if slices.Contains(any, string(one)) {
 			return true
 		}

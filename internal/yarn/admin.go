@@ -20,7 +20,7 @@ type AdminOptions struct {
 	// Timeout bounds one call, with its Kerberos tickets; 20 s if 0.
 	Timeout time.Duration
 	// Dial makes connections; that of [net.Dialer] if nil.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	Dial Dial
 }
 
 // Admin calls the ResourceManager's administration protocol, for operations that its web services lack: to decommission

@@ -2,7 +2,6 @@ package yarn
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -54,7 +53,7 @@ type Kerberos struct {
 	// HTTP/_HOST.
 	Service string
 	// Dial makes the connections to KDCs; that of [net.Dialer] if nil.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	Dial Dial
 	// Logins has the refused logins of other clients too; nil: only those of this value's clients count.
 	Logins *Logins
 }

@@ -109,9 +109,7 @@ func (t *tickets) ask(ctx context.Context, realm string, request []byte) ([]byte
 }
 
 // askKDC returns a function that sends a request to a KDC over such a connection, and returns its reply.
-func askKDC(
-	dial func(ctx context.Context, network, address string) (net.Conn, error),
-) func(ctx context.Context, address string, request []byte) ([]byte, error) {
+func askKDC(dial Dial) func(ctx context.Context, address string, request []byte) ([]byte, error) {
 	return func(ctx context.Context, address string, request []byte) ([]byte, error) {
 		ctx, cancel := context.WithTimeout(ctx, kdcTimeout)
 		defer cancel()

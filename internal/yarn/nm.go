@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 )
 
 // NM is a client of the web services of NodeManagers, which can only be read. Its methods may be called concurrently.
@@ -27,11 +26,7 @@ func newNM(o HTTPOptions, open func(HTTPOptions) (web, error)) (*NM, error) {
 
 // NMInfo describes a NodeManager by its own account.
 type NMInfo struct {
-	ID      string // host:port
-	Healthy bool
-	Health  string // why it is not
-	Version string
-	Started time.Time
+	ID string // host:port
 	// Total is the total that the NodeManager knows: its configuration's until the first heartbeat after a resize.
 	Total Resource
 }
@@ -40,13 +35,9 @@ type NMInfo struct {
 func (c *NM) Info(ctx context.Context, base string) (NMInfo, error) {
 	var answer struct {
 		Info struct {
-			ID      string `json:"id"`
-			Healthy flag   `json:"nodeHealthy"`
-			Health  string `json:"healthReport"`
-			Version string `json:"nodeManagerVersion"`
-			Started number `json:"nmStartupTime"`
-			Memory  number `json:"totalPmemAllocatedContainersMB"`
-			VCores  number `json:"totalVCoresAllocatedContainers"`
+			ID     string `json:"id"`
+			Memory number `json:"totalPmemAllocatedContainersMB"`
+			VCores number `json:"totalVCoresAllocatedContainers"`
 		} `json:"nodeInfo"`
 	}
 	if err := c.do(ctx, base, request{method: http.MethodGet, path: "/ws/v1/node"}, &answer); err != nil {
@@ -56,10 +47,7 @@ func (c *NM) Info(ctx context.Context, base string) (NMInfo, error) {
 	if i.ID == "" {
 		return NMInfo{}, errors.New("the NodeManager at " + base + " does not say its id")
 	}
-	return NMInfo{
-		ID: i.ID, Healthy: bool(i.Healthy), Health: i.Health, Version: i.Version, Started: i.Started.time(),
-		Total: Resource{MemoryMiB: int64(i.Memory), VCores: int64(i.VCores)},
-	}, nil
+	return NMInfo{i.ID, Resource{MemoryMiB: int64(i.Memory), VCores: int64(i.VCores)}}, nil
 }
 
 // ExecutionType says whether a container has a right to its resources.

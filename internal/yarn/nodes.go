@@ -29,22 +29,17 @@ const (
 
 // Node is a NodeManager as the ResourceManager sees it.
 type Node struct {
-	ID           string // host:port
-	Host         string
-	Rack         string
-	State        NodeState
-	HTTPAddress  string // host:port of its web services; empty unless it is active
-	Version      string
-	HealthReport string
-	// LastHealthUpdate is when the NodeManager last checked its health, by its own clock. Heartbeats do not change it, so
-	// an old time does not mean a dead node.
-	LastHealthUpdate time.Time
-	Containers       int
-	Opportunistic    int // containers that run without a right to their resources, or wait in the NodeManager's queue
-	Total            Resource
-	Used             Resource
-	Available        Resource // negative while overcommitted
-	Labels           []string // none: the default partition
+	ID            string // host:port
+	Host          string
+	State         NodeState
+	Version       string
+	HealthReport  string
+	Containers    int
+	Opportunistic int // containers that run without a right to their resources, or wait in the NodeManager's queue
+	Total         Resource
+	Used          Resource
+	Available     Resource // negative while overcommitted
+	Labels        []string // none: the default partition
 }
 
 // Settled reports whether Used, Available and Containers are true. Just after a resize, the ResourceManager was seen to
@@ -57,12 +52,9 @@ func (n Node) Settled() bool {
 type nodeJSON struct {
 	ID           string        `json:"id"`
 	Host         string        `json:"nodeHostName"`
-	Rack         string        `json:"rack"`
 	State        NodeState     `json:"state"`
-	HTTPAddress  string        `json:"nodeHTTPAddress"`
 	Version      string        `json:"version"`
 	HealthReport string        `json:"healthReport"`
-	HealthUpdate number        `json:"lastHealthUpdate"`
 	Containers   number        `json:"numContainers"`
 	Opport       number        `json:"numRunningOpportContainers"`
 	Queued       number        `json:"numQueuedContainers"`
@@ -79,12 +71,11 @@ func (j nodeJSON) node() (Node, error) {
 		return Node{}, errors.New("the ResourceManager lists a node without an id")
 	}
 	n := Node{
-		ID: j.ID, Host: j.Host, Rack: j.Rack, State: j.State, HTTPAddress: j.HTTPAddress, Version: j.Version,
-		HealthReport: cut(j.HealthReport), LastHealthUpdate: j.HealthUpdate.time(), Containers: int(j.Containers),
-		Opportunistic: int(j.Opport + j.Queued),
-		Used:          Resource{MemoryMiB: int64(j.UsedMemory), VCores: int64(j.UsedVCores)},
-		Available:     Resource{MemoryMiB: int64(j.FreeMemory), VCores: int64(j.FreeVCores)},
-		Labels:        j.Labels,
+		ID: j.ID, Host: j.Host, State: j.State, Version: j.Version, HealthReport: cut(j.HealthReport),
+		Containers: int(j.Containers), Opportunistic: int(j.Opport + j.Queued),
+		Used:      Resource{MemoryMiB: int64(j.UsedMemory), VCores: int64(j.UsedVCores)},
+		Available: Resource{MemoryMiB: int64(j.FreeMemory), VCores: int64(j.FreeVCores)},
+		Labels:    j.Labels,
 	}
 	n.Total = Resource{MemoryMiB: n.Used.MemoryMiB + n.Available.MemoryMiB, VCores: n.Used.VCores + n.Available.VCores}
 	if j.Total != nil {

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -178,25 +180,6 @@ type Info struct {
 	Started time.Time
 }
 
-// described is the answer of one ResourceManager.
-type described struct {
-	n    int // of its address
-	info Info
-	err  error
-}
-
-// describe asks all ResourceManagers at once, and returns their answers in the order in which they come.
-func (c *RM) describe(ctx context.Context) <-chan described {
-	answers := make(chan described, len(c.servers.all))
-	for n, base := range c.servers.all {
-		go func() {
-			info, err := c.info(ctx, base)
-			answers <- described{n, info, err}
-		}()
-	}
-	return answers
-}
-
 func (c *RM) info(ctx context.Context, base string) (Info, error) {
 	var answer struct {
 		Info struct {
@@ -216,22 +199,13 @@ func (c *RM) info(ctx context.Context, base string) (Info, error) {
 // Infos describes each ResourceManager, active or not, in the order of their addresses. The error says why others do
 // not answer.
 func (c *RM) Infos(ctx context.Context) ([]Info, error) {
-	answers := c.describe(ctx)
-	all := make([]described, len(c.servers.all))
-	for range all {
-		d := <-answers
-		all[d.n] = d
+	infos, failed := make([]Info, len(c.servers.all)), make([]error, len(c.servers.all))
+	var asks sync.WaitGroup
+	for n, base := range c.servers.all {
+		asks.Go(func() { infos[n], failed[n] = c.info(ctx, base) })
 	}
-	var infos []Info
-	var failed []error
-	for _, d := range all {
-		if d.err != nil {
-			failed = append(failed, d.err)
-			continue
-		}
-		infos = append(infos, d.info)
-	}
-	return infos, errors.Join(failed...)
+	asks.Wait()
+	return slices.DeleteFunc(infos, func(i Info) bool { return i.Address == "" }), errors.Join(failed...)
 }
 
 // Active returns the description of the active ResourceManager, and sends the next request there first. It does not
@@ -239,7 +213,18 @@ func (c *RM) Infos(ctx context.Context) ([]Info, error) {
 func (c *RM) Active(ctx context.Context) (Info, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // the questions that are still open
-	answers := c.describe(ctx)
+	type described struct {
+		n    int // of its address
+		info Info
+		err  error
+	}
+	answers := make(chan described, len(c.servers.all))
+	for n, base := range c.servers.all {
+		go func() {
+			info, err := c.info(ctx, base)
+			answers <- described{n, info, err}
+		}()
+	}
 	others := make([]error, len(c.servers.all))
 	for range c.servers.all {
 		d := <-answers

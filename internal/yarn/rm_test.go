@@ -175,13 +175,11 @@ func TestNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Node{{
-		ID: "nm1.bed:45454", Host: "nm1.bed", Rack: "/default-rack", State: NodeRunning, HTTPAddress: "nm1.bed:8042",
+		ID: "nm1.bed:45454", Host: "nm1.bed", State: NodeRunning,
 		Version: "3.5.0", Containers: 1, Total: Resource{2048, 4}, Used: Resource{256, 1}, Available: Resource{1792, 3},
-		LastHealthUpdate: time.UnixMilli(1795520054575),
 	}, {
-		ID: "nm2.bed:45454", Host: "nm2.bed", Rack: "/default-rack", State: NodeRunning, HTTPAddress: "nm2.bed:8042",
+		ID: "nm2.bed:45454", Host: "nm2.bed", State: NodeRunning,
 		Version: "3.5.0", Total: Resource{2048, 4}, Available: Resource{2048, 4}, Labels: []string{"elastic"},
-		LastHealthUpdate: time.UnixMilli(1795520055481),
 	}}
 	if diff := cmp.Diff(want, nodes); diff != "" {
 		t.Errorf("nodes (-want +got):\n%s", diff)
@@ -341,20 +339,20 @@ func TestScheduler(t *testing.T) {
 	}
 	all, half := Resource{2048, 4}, Resource{1024, 2}
 	whole := func(label string) Partition {
-		return Partition{Label: label, Capacity: 100, MaxCapacity: 100, Min: all, Max: all}
+		return Partition{Label: label, Capacity: 100, MaxCapacity: 100, Min: all}
 	}
 	part := func(label string, limit Resource) Partition {
 		return Partition{
-			Label: label, Capacity: 50, MaxCapacity: 100, Min: half, Max: all, MasterPercent: 100, MasterLimit: limit,
+			Label: label, Capacity: 50, MaxCapacity: 100, Min: half, MasterPercent: 100, MasterLimit: limit,
 		}
 	}
 	busy := part("", all)
-	busy.Used, busy.Masters = Resource{256, 1}, Resource{256, 1}
+	busy.Used = Resource{256, 1}
 	want := Queue{Path: "root", Partitions: []Partition{whole(""), whole("elastic")}, Queues: []Queue{{
 		Path: "root.batch", State: "RUNNING", Labels: []string{"elastic"}, DefaultLabel: "elastic",
 		Partitions: []Partition{part("", all), part("elastic", half)},
 	}, {
-		Path: "root.default", State: "RUNNING", Apps: 1, Labels: []string{"elastic"},
+		Path: "root.default", State: "RUNNING", Labels: []string{"elastic"},
 		Partitions: []Partition{busy, part("elastic", half)},
 	}}}
 	if diff := cmp.Diff(want, root); diff != "" {
@@ -415,9 +413,9 @@ func TestNodeInfo(t *testing.T) {
 	_, base := serve(t, map[string][]string{"GET ": {"node-info", `node-info "id"=>"no"`}})
 	c := nodeClient(t)
 	info, err := c.Info(t.Context(), base)
-	want := NMInfo{ID: "nm1.bed:45454", Healthy: true, Version: "3.5.0", Started: info.Started, Total: Resource{2048, 4}}
-	if diff := cmp.Diff(want, info); diff != "" || err != nil || info.Started.Year() != 2026 {
-		t.Errorf("the NodeManager (-want +got):\n%s%v, %v", diff, info.Started, err)
+	want := NMInfo{ID: "nm1.bed:45454", Total: Resource{2048, 4}}
+	if diff := cmp.Diff(want, info); diff != "" || err != nil {
+		t.Errorf("the NodeManager (-want +got):\n%s%v", diff, err)
 	}
 	if _, err := c.Info(t.Context(), base); err == nil || !strings.Contains(err.Error(), "does not say its id") {
 		t.Errorf("without an id: %v", err)

@@ -78,7 +78,7 @@ type rpc struct {
 	tickets  *tickets // nil without Kerberos
 	caller   string   // for the ResourceManager's audit log
 	timeout  time.Duration
-	dial     func(ctx context.Context, network, address string) (net.Conn, error)
+	dial     Dial
 	clientID [16]byte
 }
 
@@ -158,14 +158,19 @@ func (r *rpc) request(sent []byte, method string, message []byte) []byte {
 	return frame(sent, r.header(0, 0), called, message)
 }
 
-// header returns an RpcRequestHeaderProto.
+// header returns the header of a call.
 func (r *rpc) header(call, retries int64) []byte {
+	b := rpcHeader(call, string(r.clientID[:]), retries)
+	return embedded(b, 7, text(nil, 1, r.caller)) // RPCCallerContextProto
+}
+
+// rpcHeader returns an RpcRequestHeaderProto.
+func rpcHeader(call int64, client string, retries int64) []byte {
 	b := number64(nil, 1, protocolBuffers)
 	b = number64(b, 2, 0) // RPC_FINAL_PACKET
 	b = number64(b, 3, protowire.EncodeZigZag(call))
-	b = text(b, 4, string(r.clientID[:]))
-	b = number64(b, 5, protowire.EncodeZigZag(retries))
-	return embedded(b, 7, text(nil, 1, r.caller)) // RPCCallerContextProto
+	b = text(b, 4, client)
+	return number64(b, 5, protowire.EncodeZigZag(retries))
 }
 
 // frame appends messages, each behind its length, behind the length of all.

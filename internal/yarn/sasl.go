@@ -241,13 +241,7 @@ func (c *saslConn) receive(states ...uint64) (saslMessage, error) {
 }
 
 // saslHeader returns the header of frames of SASL. They carry no client's id.
-func saslHeader() []byte {
-	b := number64(nil, 1, protocolBuffers)
-	b = number64(b, 2, 0) // RPC_FINAL_PACKET
-	b = number64(b, 3, protowire.EncodeZigZag(saslCallID))
-	b = text(b, 4, "")
-	return number64(b, 5, protowire.EncodeZigZag(contextRetries))
-}
+func saslHeader() []byte { return rpcHeader(saslCallID, "", contextRetries) }
 
 // Write sends bytes under the protection that was chosen.
 func (c *saslConn) Write(b []byte) (int, error) {

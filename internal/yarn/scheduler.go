@@ -2,6 +2,7 @@ package yarn
 
 import (
 	"context"
+	"slices"
 	"strings"
 )
 
@@ -9,7 +10,6 @@ import (
 type Queue struct {
 	Path   string   // such as root.default
 	State  string   // RUNNING, DRAINING or STOPPED
-	Apps   int      // that run or wait; of a queue that has queues of its own: 0
 	Labels []string // node labels that its applications may ask for; "*": all. Of the root queue, none is shown
 	// DefaultLabel is the node label of applications whose client says nothing about labels; empty: the default
 	// partition. The web service of submissions always says something.
@@ -24,14 +24,11 @@ type Queue struct {
 // Partition is what a queue may use, and uses, of the nodes with one label. A queue that may use a label and has no
 // capacity of it configured can lack the partition.
 type Partition struct {
-	Label    string // empty: the default partition
-	Used     Resource
-	Reserved Resource
-	Pending  Resource // asked for and not given yet
-	Masters  Resource // of Used, what applications' masters take
+	Label string // empty: the default partition
+	Used  Resource
 	// Capacity is guaranteed, and MaxCapacity is the most that the queue can have, in percent of the whole partition.
 	Capacity, MaxCapacity float64
-	Min, Max              Resource // the same by the nodes that the partition has now
+	Min                   Resource // Capacity by the nodes that the partition has now
 	// MasterPercent is how much of what the queue can have masters may take. However small it is, a first one starts.
 	MasterPercent float64
 	MasterLimit   Resource // the same by the nodes that the partition has now; zero if the queue has queues of its own
@@ -40,9 +37,6 @@ type Partition struct {
 type usageJSON struct {
 	Label       string       `json:"partitionName"`
 	Used        resourceJSON `json:"used"`
-	Reserved    resourceJSON `json:"reserved"`
-	Pending     resourceJSON `json:"pending"`
-	Masters     resourceJSON `json:"amUsed"`
 	MasterLimit resourceJSON `json:"amLimit"`
 }
 
@@ -52,14 +46,12 @@ type capacityJSON struct {
 	MaxCapacity   fraction     `json:"absoluteMaxCapacity"`
 	MasterPercent fraction     `json:"maxAMLimitPercentage"`
 	Min           resourceJSON `json:"effectiveMinResource"`
-	Max           resourceJSON `json:"effectiveMaxResource"`
 }
 
 type queueJSON struct {
 	Path         string       `json:"queuePath"`
 	Name         string       `json:"queueName"`
 	State        string       `json:"state"`
-	Apps         number       `json:"numApplications"`
 	Labels       list[string] `json:"nodeLabels"`
 	DefaultLabel string       `json:"defaultNodeLabelExpression"`
 	ByAmount     flag         `json:"isAbsoluteResource"`
@@ -77,22 +69,19 @@ type queueJSON struct {
 // queue returns the queue, which is below one with a path; "": it is the root queue.
 func (j queueJSON) queue(above string) Queue {
 	q := Queue{
-		Path: j.Path, State: j.State, Apps: int(j.Apps), Labels: j.Labels, DefaultLabel: strings.TrimSpace(j.DefaultLabel),
+		Path: j.Path, State: j.State, Labels: j.Labels, DefaultLabel: strings.TrimSpace(j.DefaultLabel),
 		ByAmount: bool(j.ByAmount),
 	}
 	if q.Path == "" { // 3.3.6 and earlier releases leave it out
 		q.Path = strings.TrimPrefix(above+"."+j.Name, ".")
 	}
 	for _, p := range j.Resources.v.Partitions {
-		*q.partition(p.Label) = Partition{
-			Label: p.Label, Used: p.Used.resource(), Reserved: p.Reserved.resource(), Pending: p.Pending.resource(),
-			Masters: p.Masters.resource(), MasterLimit: p.MasterLimit.resource(),
-		}
+		*q.partition(p.Label) = Partition{Label: p.Label, Used: p.Used.resource(), MasterLimit: p.MasterLimit.resource()}
 	}
 	for _, c := range j.Capacities.v.Partitions {
 		p := q.partition(c.Label)
 		p.Capacity, p.MaxCapacity, p.MasterPercent = float64(c.Capacity), float64(c.MaxCapacity), float64(c.MasterPercent)
-		p.Min, p.Max = c.Min.resource(), c.Max.resource()
+		p.Min = c.Min.resource()
 	}
 	for _, sub := range j.Queues.v.Queue {
 		q.Queues = append(q.Queues, sub.queue(q.Path))
@@ -102,13 +91,11 @@ func (j queueJSON) queue(above string) Queue {
 
 // partition returns the partition with a label, a new one if there is none.
 func (q *Queue) partition(label string) *Partition {
-	for i := range q.Partitions {
-		if q.Partitions[i].Label == label {
-			return &q.Partitions[i]
-		}
+	i := slices.IndexFunc(q.Partitions, func(p Partition) bool { return p.Label == label })
+	if i < 0 {
+		i, q.Partitions = len(q.Partitions), append(q.Partitions, Partition{Label: label})
 	}
-	q.Partitions = append(q.Partitions, Partition{Label: label})
-	return &q.Partitions[len(q.Partitions)-1]
+	return &q.Partitions[i]
 }
 
 // Scheduler returns the CapacityScheduler's root queue. The answer is large, a few kB a queue: ask for it every ten

@@ -51,15 +51,11 @@ func (w *Worker) Used(each pool.Size) pool.Size {
 
 // free reports whether another container fits.
 func (w *Worker) free(each pool.Size) bool {
-	n := int64(len(w.tasks)) + 1
-	return w.up && n*each.MemoryMiB <= w.total.MemoryMiB && n*each.VCores <= w.total.VCores
+	return w.up && w.Used(each).Plus(each).Fits(w.total)
 }
 
 // fits reports whether all containers fit into the total.
-func (w *Worker) fits(each pool.Size) bool {
-	used := w.Used(each)
-	return used.MemoryMiB <= w.total.MemoryMiB && used.VCores <= w.total.VCores
-}
+func (w *Worker) fits(each pool.Size) bool { return w.Used(each).Fits(w.total) }
 
 // live lets the NodeManager start and register.
 func (w *Worker) live(now time.Time, floor pool.Size) {
