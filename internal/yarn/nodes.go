@@ -139,53 +139,26 @@ type resizeJSON struct {
 	Timeout int64 `json:"overCommitTimeout"` // in ms
 }
 
-// Resize gives a node, host:port, a new total. New containers fit into it at once. If those that run do not, the
+// SendResize gives a node, host:port, a new total. New containers fit into it at once. If those that run do not, the
 // ResourceManager tells their applications which it will kill, and kills them, newest first and masters last, when
-// overCommit has passed; at once if overCommit is 0. It returns the node as read back.
+// overCommit has passed; at once if overCommit is 0. A node that has that total already stays as it is: the
+// ResourceManager ignores the request and its deadline.
 //
-// A node that has that total already is left alone: the ResourceManager would ignore the request and its deadline.
+// SendResize returns without reading the total back. The caller has to compare the total that a list of nodes shows
+// later, because a ResourceManager can accept a change and do nothing.
 //
 // The ResourceManager stores neither the total nor the deadline. After it has started again, it kills nothing, and
 // learns the total from the NodeManager, which knows it from its next heartbeat on ([NM.Info]). After a NodeManager has
 // started again, its own configuration sets the total. A total below the scheduler's minimum allocation is accepted
 // here, but the ResourceManager shuts down a NodeManager that registers with it.
-func (c *RM) Resize(ctx context.Context, id string, total Resource, overCommit time.Duration) (Node, error) {
-	send, err := resizeOf(id, total, overCommit)
-	if err != nil {
-		return Node{}, err
-	}
-	node, err := c.Node(ctx, id)
-	if err != nil || node.Total == total {
-		return node, err
-	}
-	if err := c.Do(ctx, http.MethodPost, "/nodes/"+url.PathEscape(id)+"/resource", send, nil); err != nil {
-		return Node{}, err
-	}
-	err = c.until(ctx, func() (bool, error) {
-		node, err = c.Node(ctx, id)
-		return node.Total == total && (node.Settled() || node.State != NodeRunning), err
-	}, func() *NoEffectError {
-		have := fmt.Sprintf("%v in state %s", node.Total, node.State)
-		return &NoEffectError{"the total of node " + id, total.String(), have}
-	})
-	return node, err
-}
-
-// SendResize asks for a new total as [RM.Resize] does, and returns without reading it back. The caller has to compare
-// the total that a list of nodes shows later, because a ResourceManager can accept a change and do nothing. SendResize
-// sends one request, and Resize at least three.
 func (c *RM) SendResize(ctx context.Context, id string, total Resource, overCommit time.Duration) error {
-	send, err := resizeOf(id, total, overCommit)
-	if err != nil {
+	var send resizeJSON
+	var err error
+	if send.Timeout, err = checkResize(id, total, overCommit); err != nil {
 		return err
 	}
-	return c.Do(ctx, http.MethodPost, "/nodes/"+url.PathEscape(id)+"/resource", send, nil)
-}
-
-func resizeOf(id string, total Resource, overCommit time.Duration) (send resizeJSON, err error) {
 	send.Resource.Memory, send.Resource.VCores = total.MemoryMiB, total.VCores
-	send.Timeout, err = checkResize(id, total, overCommit)
-	return send, err
+	return c.Do(ctx, http.MethodPost, "/nodes/"+url.PathEscape(id)+"/resource", send, nil)
 }
 
 // checkResize returns the overcommit timeout in ms, or an error if the request can do harm.

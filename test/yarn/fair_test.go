@@ -52,7 +52,7 @@ func TestFairScheduler(t *testing.T) {
 		t.Fatal("no master without a label is on the node with an exclusive one")
 	}
 	small := yarn.Resource{MemoryMiB: 256, VCores: 4}
-	node, err := rm.Resize(t.Context(), bed.NodeID(elastic), small, time.Second)
+	node, err := bed.Resize(t.Context(), rm, bed.NodeID(elastic), small, time.Second)
 	if err != nil || node.Total != small {
 		t.Fatalf("the ResourceManager shows %+v: %v", node, err)
 	}

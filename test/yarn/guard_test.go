@@ -113,11 +113,11 @@ func TestGuardSpark(t *testing.T) {
 	began := time.Now()
 	const deadline = time.Minute
 	small := yarn.Resource{MemoryMiB: 256, VCores: 1}
-	if _, err := rm.Resize(t.Context(), bed.NodeID(node), small, deadline); err != nil {
+	if _, err := bed.Resize(t.Context(), rm, bed.NodeID(node), small, deadline); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if _, err := rm.Resize(context.Background(), bed.NodeID(node), offered, time.Minute); err != nil {
+		if _, err := bed.Resize(context.Background(), rm, bed.NodeID(node), offered, time.Minute); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -267,11 +267,11 @@ func TestGuardAsks(t *testing.T) {
 	j, node, before := crowded(t)
 	// Nothing new is placed, and the ResourceManager itself kills nothing meanwhile.
 	small := yarn.Resource{MemoryMiB: 256, VCores: 1}
-	if _, err := rm.Resize(t.Context(), bed.NodeID(node), small, time.Hour); err != nil {
+	if _, err := bed.Resize(t.Context(), rm, bed.NodeID(node), small, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if _, err := rm.Resize(context.Background(), bed.NodeID(node), offered, time.Minute); err != nil {
+		if _, err := bed.Resize(context.Background(), rm, bed.NodeID(node), offered, time.Minute); err != nil {
 			t.Error(err)
 		}
 	}()

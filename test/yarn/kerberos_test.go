@@ -35,7 +35,7 @@ func TestKerberosClients(t *testing.T) {
 		t.Errorf("refreshing nodes by RPC: %v", err)
 	}
 	small := yarn.Resource{MemoryMiB: 1024, VCores: 2}
-	if node, err := rm.Resize(ctx, bed.NodeID(1), small, time.Minute); err != nil || node.Total != small {
+	if node, err := bed.Resize(ctx, rm, bed.NodeID(1), small, time.Minute); err != nil || node.Total != small {
 		t.Errorf("resizing by REST: %+v, %v", node, err)
 	}
 	if err := bed.ResizeNodes(ctx, admin, rm, map[string]yarn.Resource{bed.NodeID(1): offered}, time.Minute); err != nil {

@@ -68,7 +68,7 @@ func TestPairFailover(t *testing.T) {
 	if err := admin.RefreshNodes(soon(t)); err != nil {
 		t.Errorf("the administration protocol after failover: %v", err)
 	}
-	if _, err := rm.Resize(t.Context(), id, offered, time.Minute); err != nil {
+	if _, err := bed.Resize(t.Context(), rm, id, offered, time.Minute); err != nil {
 		t.Errorf("resizing after failover: %v", err)
 	}
 	labels, err := rm.NodeLabels(t.Context())

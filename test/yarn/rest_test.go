@@ -115,7 +115,7 @@ func TestResizeMany(t *testing.T) {
 // resized gives a node another total, and waits until the NodeManager has heard of it.
 func resized(t *testing.T, i int, total yarn.Resource) {
 	t.Helper()
-	if node, err := rm.Resize(t.Context(), bed.NodeID(i), total, time.Minute); err != nil || node.Total != total {
+	if node, err := bed.Resize(t.Context(), rm, bed.NodeID(i), total, time.Minute); err != nil || node.Total != total {
 		t.Fatalf("the ResourceManager shows %+v: %v", node, err)
 	}
 	err := eventually(t, func(ctx context.Context) error {
@@ -174,12 +174,12 @@ func TestResizeDeadline(t *testing.T) {
 	}
 
 	small := yarn.Resource{MemoryMiB: 600, VCores: 4} // room for the master and one more
-	node, err := rm.Resize(t.Context(), id, small, time.Hour)
+	node, err := bed.Resize(t.Context(), rm, id, small, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if _, err := rm.Resize(context.Background(), id, offered, time.Minute); err != nil {
+		if _, err := bed.Resize(context.Background(), rm, id, offered, time.Minute); err != nil {
 			t.Error(err)
 		}
 	})
@@ -205,7 +205,7 @@ func TestResizeDeadline(t *testing.T) {
 
 	// A deadline counts together with another total only.
 	small.MemoryMiB++
-	if _, err := rm.Resize(t.Context(), id, small, time.Second); err != nil {
+	if _, err := bed.Resize(t.Context(), rm, id, small, time.Second); err != nil {
 		t.Fatal(err)
 	}
 	node = waitNode(t, id, "smaller", func(n yarn.Node) bool {

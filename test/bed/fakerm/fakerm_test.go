@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/waterline-io/waterline/internal/yarn"
+	bed "github.com/waterline-io/waterline/test/bed/yarn"
 )
 
 // recording reads an answer of a real ResourceManager.
@@ -245,11 +246,11 @@ func TestLife(t *testing.T) {
 	pass(r, time.Second)
 	check("registered", Node{"RUNNING", "elastic", Size{1024, 1}, Size{1024, 1}, 1})
 
-	_, err = c.Resize(t.Context(), "nm1.bed:45454", yarn.Resource{MemoryMiB: 4096, VCores: 4}, time.Minute)
+	_, err = bed.Resize(t.Context(), c, "nm1.bed:45454", yarn.Resource{MemoryMiB: 4096, VCores: 4}, time.Minute)
 	must(err)
 	pass(r, 2*time.Second)
 	check("grown", Node{"RUNNING", "elastic", Size{4096, 4}, Size{4096, 4}, 4})
-	_, err = c.Resize(t.Context(), "nm1.bed:45454", yarn.Resource{MemoryMiB: 2048, VCores: 4}, 20*time.Second)
+	_, err = bed.Resize(t.Context(), c, "nm1.bed:45454", yarn.Resource{MemoryMiB: 2048, VCores: 4}, 20*time.Second)
 	must(err)
 	pass(r, 15*time.Second)
 	check("before the deadline", Node{"RUNNING", "elastic", Size{2048, 4}, Size{4096, 4}, 4})
@@ -259,7 +260,7 @@ func TestLife(t *testing.T) {
 		t.Errorf("%+v", kills)
 	}
 
-	_, err = c.Resize(t.Context(), "nm1.bed:45454", yarn.Resource{MemoryMiB: 1024, VCores: 1}, 20*time.Second)
+	_, err = bed.Resize(t.Context(), c, "nm1.bed:45454", yarn.Resource{MemoryMiB: 1024, VCores: 1}, 20*time.Second)
 	must(err)
 	r.Restart() // before the NodeManager hears of it
 	pass(r, time.Second)
@@ -321,12 +322,12 @@ func TestFaults(t *testing.T) {
 	r.Break(Faults{NoEffect: true})
 	var none *yarn.NoEffectError
 	size := yarn.Resource{MemoryMiB: 1024, VCores: 1}
-	if _, err := c.Resize(t.Context(), "nm1.bed:45454", size, time.Minute); !errors.As(err, &none) {
+	if _, err := bed.Resize(t.Context(), c, "nm1.bed:45454", size, time.Minute); !errors.As(err, &none) {
 		t.Errorf("without effect: %v", err)
 	}
 	r.Break(Faults{})
 	before := r.Counted().Requests
-	if n, err := c.Resize(t.Context(), "nm1.bed:45454", size, time.Minute); err != nil || !n.Settled() {
+	if n, err := bed.Resize(t.Context(), c, "nm1.bed:45454", size, time.Minute); err != nil || !n.Settled() {
 		t.Errorf("%+v, %v", n, err)
 	}
 	if n := r.Counted().Requests - before; n < 4 {

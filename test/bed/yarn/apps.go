@@ -222,6 +222,37 @@ func readBack(ctx context.Context, rm *yarn.RM, id, want string, is func(App) bo
 	}
 }
 
+// Resize gives a node, host:port, a new total, as [yarn.RM.SendResize] does, and returns the node as read back. A node
+// that has that total already is left alone.
+func Resize(
+	ctx context.Context, rm *yarn.RM, id string, total yarn.Resource, overCommit time.Duration,
+) (yarn.Node, error) {
+	node, err := rm.Node(ctx, id)
+	if err != nil || node.Total == total {
+		return node, err
+	}
+	if err := rm.SendResize(ctx, id, total, overCommit); err != nil {
+		return yarn.Node{}, err
+	}
+	within, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for {
+		node, err := rm.Node(ctx, id)
+		switch {
+		case err != nil:
+			return node, fmt.Errorf("reading back: %w", err)
+		case node.Total == total && (node.Settled() || node.State != yarn.NodeRunning):
+			return node, nil
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-within.Done():
+			have := fmt.Sprintf("%v in state %s", node.Total, node.State)
+			return node, &yarn.NoEffectError{What: "the total of node " + id, Want: total.String(), Have: have}
+		}
+	}
+}
+
 // ResizeNodes gives nodes, by host:port, new totals in one call, and returns when all are read back.
 func ResizeNodes(
 	ctx context.Context, admin *yarn.Admin, rm *yarn.RM, totals map[string]yarn.Resource, overCommit time.Duration,

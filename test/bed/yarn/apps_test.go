@@ -129,3 +129,36 @@ func TestKillWithoutEffect(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestResize(t *testing.T) {
+	const id, get, post = "nm1.bed:45454", "GET /nodes/nm1.bed:45454", "POST /nodes/nm1.bed:45454/resource"
+	rm, sent := recorded(t, map[string][]string{get: {"node", "node", "node-overcommitted"}, post: {"resized"}})
+	small := client.Resource{MemoryMiB: 128, VCores: 1}
+	node, err := yarn.Resize(t.Context(), rm, id, small, 90*time.Second)
+	if err != nil || node.Total != small || node.Used != (client.Resource{MemoryMiB: 256, VCores: 1}) {
+		t.Fatalf("%+v, %v", node, err)
+	}
+	// It is there already.
+	if _, err := yarn.Resize(t.Context(), rm, id, small, 0); err != nil || len(with(*sent, "POST")) != 1 {
+		t.Errorf("sent again: %q, %v", *sent, err)
+	}
+}
+
+func TestResizeWithoutEffect(t *testing.T) {
+	rm, _ := recorded(t, map[string][]string{
+		"GET /nodes/nm1.bed:45454": {"node"}, "POST /nodes/nm1.bed:45454/resource": {"resized"},
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := yarn.Resize(ctx, rm, "nm1.bed:45454", client.Resource{MemoryMiB: 128, VCores: 1}, time.Second)
+	var none *client.NoEffectError
+	if !errors.As(err, &none) {
+		t.Fatalf("%v", err)
+	}
+	want := client.NoEffectError{
+		What: "the total of node nm1.bed:45454", Want: "128MiB,1vcores", Have: "2048MiB,4vcores in state RUNNING",
+	}
+	if *none != want {
+		t.Errorf("%+v", none)
+	}
+}
