@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/node/shed"
@@ -46,12 +47,7 @@ func (g *Guard) heard(ctx context.Context, a asked) {
 		return
 	}
 	g.refused[a.container] = time.Now()
-	for i, h := range g.hits[a.container] {
-		if h.remote && h.at.Equal(a.at) {
-			g.hits[a.container] = append(g.hits[a.container][:i:i], g.hits[a.container][i+1:]...)
-			break
-		}
-	}
+	g.hits[a.container] = slices.DeleteFunc(g.hits[a.container], func(h hit) bool { return h.remote && h.at.Equal(a.at) })
 	if len(g.hits[a.container]) == 0 {
 		delete(g.hits, a.container)
 	}

@@ -15,15 +15,10 @@ func (s *scanner) signal(id string, signal shed.Signal) (delivered int, err erro
 	if g == nil {
 		return 0, nil
 	}
-	var number unix.Signal
-	switch signal {
-	case shed.Decommission:
-		number = unix.SIGPWR
-	case shed.Terminate:
-		number = unix.SIGTERM
-	case shed.Kill:
-		number = unix.SIGKILL
-	default:
+	number, known := map[shed.Signal]unix.Signal{
+		shed.Decommission: unix.SIGPWR, shed.Terminate: unix.SIGTERM, shed.Kill: unix.SIGKILL,
+	}[signal]
+	if !known {
 		return 0, fmt.Errorf("there is no signal %q", signal)
 	}
 	if signal == shed.Kill {

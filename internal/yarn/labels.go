@@ -11,10 +11,10 @@ import (
 
 // Label is a node label of the cluster. Nodes with the same label are a partition; those without are the default one.
 type Label struct {
-	Name string
+	Name string `json:"name"`
 	// Exclusive labels are only for containers that ask for them. Idle resources of others are lent to containers that
 	// ask for the default partition.
-	Exclusive bool
+	Exclusive bool `json:"exclusivity"`
 }
 
 type labelJSON struct {
@@ -43,11 +43,7 @@ func (c *RM) Labels(ctx context.Context) ([]Label, error) {
 
 // AddLabel adds a label to the cluster; a label that exists is no error. A label's exclusivity cannot be changed.
 func (c *RM) AddLabel(ctx context.Context, l Label) error {
-	type send struct {
-		Name      string `json:"name"`
-		Exclusive bool   `json:"exclusivity"`
-	}
-	body := map[string][]send{"nodeLabelInfo": {{l.Name, l.Exclusive}}}
+	body := map[string][]Label{"nodeLabelInfo": {l}}
 	if err := c.Do(ctx, http.MethodPost, "/add-node-labels", body, nil); err != nil {
 		return err
 	}

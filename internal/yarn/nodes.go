@@ -125,7 +125,7 @@ func (c *RM) Node(ctx context.Context, id string) (Node, error) {
 	var answer struct {
 		Node nodeJSON `json:"node"`
 	}
-	if err := c.get(ctx, "/nodes/"+url.PathEscape(id), nil, &answer); err != nil {
+	if err := c.Do(ctx, http.MethodGet, "/nodes/"+url.PathEscape(id), nil, &answer); err != nil {
 		return Node{}, err
 	}
 	return answer.Node.node()

@@ -33,7 +33,8 @@ func (c *RM) Pending(ctx context.Context, labels ...string) (Resource, error) {
 				return err
 			}
 			queues++
-			return w.queue(queue)
+			w.d = json.NewDecoder(bytes.NewReader(queue))
+			return w.read(0)
 		})
 	if err == nil && queues == 0 {
 		err = errors.New("the ResourceManager shows no queues of a CapacityScheduler, which alone says what waits for a " +
@@ -52,14 +53,9 @@ type waiting struct {
 	d      *json.Decoder
 }
 
-// queue adds a queue. It reads token by token, because decoding a queue within its queue would read its text once for
-// each level, and the text can be of anybody.
-func (w *waiting) queue(text []byte) error {
-	w.d = json.NewDecoder(bytes.NewReader(text))
-	return w.read(0)
-}
-
-// read adds the queue that comes next. Only queues without queues have applications, and those above show the sum.
+// read adds the queue that comes next. Only queues without queues have applications, and those above show the sum. It
+// reads token by token, because decoding a queue within its queue would read its text once for each level, and the text
+// can be of anybody.
 func (w *waiting) read(level int) error {
 	if level > maxLevels {
 		return fmt.Errorf("the answer has queues at more than %d levels", maxLevels)

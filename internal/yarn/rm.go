@@ -107,12 +107,6 @@ func within(ctx context.Context, parts int, call func(context.Context) error) er
 	return call(ctx)
 }
 
-// call sends a request to the active ResourceManager. It may send the request twice, so the request must be idempotent.
-func (c *RM) call(ctx context.Context, r request, into any) error {
-	r.path = "/ws/v1/cluster" + r.path
-	return c.servers.try(ctx, func(ctx context.Context, base string) error { return c.do(ctx, base, r, into) }, final)
-}
-
 // list calls each with the elements of a list of the active ResourceManager. begin is called before each attempt.
 func (c *RM) list(
 	ctx context.Context, path string, query url.Values, l listing, begin func(),
@@ -123,10 +117,6 @@ func (c *RM) list(
 		begin()
 		return c.web.list(ctx, base, r, l, each)
 	}, final)
-}
-
-func (c *RM) get(ctx context.Context, path string, query url.Values, into any) error {
-	return c.call(ctx, request{method: http.MethodGet, path: path, query: query}, into)
 }
 
 // inStates returns the query for objects in these states; without any, for all objects.
@@ -146,7 +136,8 @@ func inStates[S ~string](states []S) url.Values {
 // is not nil, and the answer decoded into into, if that is not nil. It may send the request twice, so the request must
 // be idempotent.
 func (c *RM) Do(ctx context.Context, method, path string, body, into any) error {
-	return c.call(ctx, request{method: method, path: path, body: body}, into)
+	r := request{method: method, path: "/ws/v1/cluster" + path, body: body}
+	return c.servers.try(ctx, func(ctx context.Context, base string) error { return c.do(ctx, base, r, into) }, final)
 }
 
 // until reads until done reports true or the time for reading back is over; then it returns what missing returns.

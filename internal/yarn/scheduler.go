@@ -2,6 +2,7 @@ package yarn
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"strings"
 )
@@ -109,7 +110,7 @@ func (c *RM) Scheduler(ctx context.Context) (Queue, error) {
 			} `json:"schedulerInfo"`
 		} `json:"scheduler"`
 	}
-	if err := c.get(ctx, "/scheduler", nil, &answer); err != nil {
+	if err := c.Do(ctx, http.MethodGet, "/scheduler", nil, &answer); err != nil {
 		return Queue{}, err
 	}
 	const capacity = "capacityScheduler"

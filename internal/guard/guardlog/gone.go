@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"time"
 )
 
@@ -38,27 +39,18 @@ func GonePart(pool, worker string) string {
 func AddGone(content string, more []Gone) (string, error) {
 	var all []json.RawMessage
 	size, seen := len("[]"), map[string]bool{}
-	add := func(g *Gone) error {
+	last := slices.Clone(more)
+	slices.Reverse(last)
+	for _, g := range append(last, ReadGone(content)...) {
 		if seen[g.Pod] || len(all) == gonePods {
-			return nil
+			continue
 		}
 		text, err := json.Marshal(g)
 		if err != nil {
-			return fmt.Errorf("encoding pod %s of worker %s: %w", g.Pod, g.Worker, err)
+			return "", fmt.Errorf("encoding pod %s of worker %s: %w", g.Pod, g.Worker, err)
 		}
 		if size += len(text) + len(","); size <= goneBytes {
 			seen[g.Pod], all = true, append(all, text)
-		}
-		return nil
-	}
-	for i := len(more) - 1; i >= 0; i-- {
-		if err := add(&more[i]); err != nil {
-			return "", err
-		}
-	}
-	for _, g := range ReadGone(content) {
-		if err := add(&g); err != nil {
-			return "", err
 		}
 	}
 	text, err := json.Marshal(all)
