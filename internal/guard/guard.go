@@ -9,6 +9,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,9 +108,7 @@ type hit struct {
 
 // New returns a guard. It does nothing before [Guard.Run].
 func New(o Options) (*Guard, error) {
-	if o.Proc == "" {
-		o.Proc = "/proc"
-	}
+	o.Proc = cmp.Or(o.Proc, "/proc")
 	switch s := o.Settings; {
 	case s.KillsPerMinute < 0:
 		return nil, fmt.Errorf("%d kills a minute: write 0 or more", s.KillsPerMinute)

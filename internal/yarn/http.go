@@ -63,9 +63,6 @@ func newWeb(o HTTPOptions) (web, error) {
 
 // simpleWeb returns a client that never logs in. A program that makes no other one is linked without Kerberos.
 func simpleWeb(o HTTPOptions) (web, error) {
-	if o.Timeout == 0 {
-		o.Timeout = 10 * time.Second
-	}
 	transport := o.Transport
 	if len(o.CA) > 0 {
 		if transport != nil {
@@ -80,14 +77,15 @@ func simpleWeb(o HTTPOptions) (web, error) {
 	if transport == nil {
 		transport = http.DefaultTransport
 	}
-	w := web{user: o.Auth.User, timeout: o.Timeout, most: cmp.Or(o.MaxAnswer, maxAnswer)}
-	w.whole = cmp.Or(o.MaxWhole, w.most)
-	w.client = http.Client{
-		Transport: transport,
-		// A standby ResourceManager redirects to the active one by a name that may mean nothing here.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	return w, nil
+	return web{
+		user: o.Auth.User, timeout: cmp.Or(o.Timeout, 10*time.Second),
+		most: cmp.Or(o.MaxAnswer, maxAnswer), whole: cmp.Or(o.MaxWhole, o.MaxAnswer, maxAnswer),
+		client: http.Client{
+			Transport: transport,
+			// A standby ResourceManager redirects to the active one by a name that may mean nothing here.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}, nil
 }
 
 // jsonType is the media type of answers.

@@ -1,6 +1,7 @@
 package yarn
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -83,7 +84,7 @@ type rpc struct {
 }
 
 func newRPC(protocol string, o AdminOptions) (*rpc, error) {
-	r := &rpc{protocol: protocol, user: o.Auth.User, caller: "waterline", timeout: o.Timeout, dial: o.Dial}
+	r := &rpc{protocol: protocol, user: o.Auth.User, caller: "waterline", dial: o.Dial}
 	var err error
 	if r.tickets, err = o.Auth.tickets(); err != nil {
 		return nil, fmt.Errorf("making a client of the administration protocol: %w", err)
@@ -91,16 +92,11 @@ func newRPC(protocol string, o AdminOptions) (*rpc, error) {
 	if r.tickets != nil {
 		r.user = r.tickets.principal
 	}
-	if r.timeout == 0 {
-		r.timeout = 20 * time.Second
-	}
+	r.timeout = cmp.Or(o.Timeout, 20*time.Second)
 	if r.dial == nil {
 		r.dial = new(net.Dialer).DialContext
 	}
-	// A random id is what the server tells repeated calls by.
-	if _, err := rand.Read(r.clientID[:]); err != nil {
-		return nil, fmt.Errorf("choosing an id for calls to YARN: %w", err)
-	}
+	_, _ = rand.Read(r.clientID[:]) // never fails; the server tells repeated calls by it
 	return r, nil
 }
 

@@ -150,24 +150,16 @@ func (d *Drainer) ask(ctx context.Context, path string, into any) error {
 
 // exclude keeps new shuffles away from a worker, or does so no longer. It works at once.
 func (d *Drainer) exclude(ctx context.Context, m *member, out bool) error {
-	body := struct {
-		Add    []id `json:"add"`
-		Remove []id `json:"remove"`
-	}{[]id{}, []id{}}
+	body := map[string][]id{"add": {}, "remove": {m.id}}
 	if out {
-		body.Add = []id{m.id}
-	} else {
-		body.Remove = []id{m.id}
+		body = map[string][]id{"add": {m.id}, "remove": {}}
 	}
 	return d.post(ctx, d.master+"workers/exclude", body, "the exclusion of Celeborn worker "+m.Host+" at its master")
 }
 
 // send gives the master an event for a worker. The master knows event types in upper case only.
 func (d *Drainer) send(ctx context.Context, m *member, event string) error {
-	body := struct {
-		Type    string `json:"eventType"`
-		Workers []id   `json:"workers"`
-	}{event, []id{m.id}}
+	body := map[string]any{"eventType": event, "workers": []id{m.id}}
 	return d.post(ctx, d.master+"workers/events", body, event+" of Celeborn worker "+m.Host+" at its master")
 }
 
