@@ -76,7 +76,12 @@ func (p *Pool) Overhead() model.Amount { return p.s.Overhead }
 // Live lets the NodeManager of a worker start and register, and kills what does not fit and whose time is over.
 func (p *Pool) Live(i int, now time.Time) {
 	w := p.Workers[i]
-	w.live(now, p.s.Floor)
+	if w.Pod != nil && w.Pod.Started.IsZero() && now.Sub(w.made) >= podStarts {
+		w.Pod.Started = now
+	}
+	if w.Pod != nil && !w.up && now.Sub(w.made) >= registers {
+		w.up, w.total = true, p.s.Floor
+	}
 	p.kill(w, w.overdue(now, p.s.Container))
 	p.pushed(w)
 }
@@ -182,14 +187,18 @@ func (p *Pool) Start(i int, now time.Time) {
 // Stop ends the pod of a worker and all that runs in it.
 func (p *Pool) Stop(i int, now time.Time) {
 	w := p.Workers[i]
-	p.kill(w, w.stop(now))
+	killed := w.tasks
+	w.Pod, w.up, w.tasks, w.Ended = nil, false, nil, now
+	w.total, w.deadline = pool.Size{}, time.Time{}
+	p.kill(w, killed)
 	p.pushed(w)
 }
 
 // Resize gives a worker another total, and what does not fit time until a deadline.
 func (p *Pool) Resize(i int, total pool.Size, deadline time.Time) {
 	w := p.Workers[i]
-	if w.resize(total, deadline) {
+	if total != w.total { // the ResourceManager ignores one that it has already, deadline included
+		w.total, w.deadline = total, deadline
 		p.Count.Resizes += p.one()
 	}
 	if w.push == fits && !w.fits(p.s.Container) {

@@ -57,19 +57,6 @@ func (w *Worker) free(each pool.Size) bool {
 // fits reports whether all containers fit into the total.
 func (w *Worker) fits(each pool.Size) bool { return w.Used(each).Fits(w.total) }
 
-// live lets the NodeManager start and register.
-func (w *Worker) live(now time.Time, floor pool.Size) {
-	if w.Pod == nil {
-		return
-	}
-	if w.Pod.Started.IsZero() && now.Sub(w.made) >= podStarts {
-		w.Pod.Started = now
-	}
-	if !w.up && now.Sub(w.made) >= registers {
-		w.up, w.total = true, floor
-	}
-}
-
 // show says what the ResourceManager shows of the worker.
 func (w *Worker) show(label string, each pool.Size) {
 	w.Managers = nil
@@ -79,15 +66,6 @@ func (w *Worker) show(label string, each pool.Size) {
 			ID: w.Name + ":45454", State: "RUNNING", Label: label, Total: w.total, Used: w.Used(each), Containers: n, Listed: n,
 		}}
 	}
-}
-
-// resize gives the worker another total. The ResourceManager ignores one that it has already, deadline included.
-func (w *Worker) resize(total pool.Size, deadline time.Time) bool {
-	if total == w.total {
-		return false
-	}
-	w.total, w.deadline = total, deadline
-	return true
 }
 
 // overdue returns the containers that do not fit and whose time is over, and forgets them.
@@ -118,12 +96,4 @@ func (w *Worker) run(cores, seconds float64, each pool.Size) (ended float64) {
 	}
 	w.tasks = left
 	return ended
-}
-
-// stop ends the pod and all that runs in it.
-func (w *Worker) stop(now time.Time) (killed []jobs.Task) {
-	killed = w.tasks
-	w.Pod, w.up, w.tasks, w.Ended = nil, false, nil, now
-	w.total, w.deadline = pool.Size{}, time.Time{}
-	return killed
 }

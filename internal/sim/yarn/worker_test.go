@@ -21,7 +21,10 @@ func TestResizeKillsTheNewest(t *testing.T) {
 		t.Error("a fifth container fits")
 	}
 	less := pool.Size{MemoryMiB: 8192, VCores: 2}
-	if !w.resize(less, now.Add(time.Minute)) || w.resize(less, now) {
+	p := Pool{Workers: []*Worker{&w}, Counts: true}
+	p.Resize(0, less, now.Add(time.Minute))
+	p.Resize(0, less, now)
+	if p.Count.Resizes != 1 {
 		t.Error("a resize to the same total is not ignored")
 	}
 	if killed := w.overdue(now.Add(59*time.Second), each); killed != nil {
