@@ -130,7 +130,8 @@ func New(o Options) (*Guard, error) {
 	return &Guard{
 		o: o, nm: nm, rm: rm, asked: make(chan asked),
 		allowance: allowanceFile{path: o.Allowance}, cgroup: meter{dir: o.Cgroup},
-		processes: scanner{proc: o.Proc, remote: rm != nil}, listing: listing{known: map[string]*listed{}}, refused: map[string]time.Time{},
+		processes: scanner{proc: o.Proc, remote: rm != nil},
+		listing:   listing{known: map[string]*listed{}}, refused: map[string]time.Time{},
 		hits: map[string][]hit{}, records: records{out: o.Out}, message: message{path: o.Message},
 		logged: map[string]string{},
 	}, nil

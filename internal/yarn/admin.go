@@ -90,8 +90,8 @@ const ConfiguredTimeout time.Duration = -1
 // end their containers.
 //
 // Containers that are allocated and have not started do not count. Hadoop 3.5.0 was seen to decommission a node that
-// had only such ones within 0.2 s, and so to kill them. To lose none, first stop allocation by [RM.SendResize] to what is
-// used, and wait until [NM.Containers] has as many as the ResourceManager.
+// had only such ones within 0.2 s, and so to kill them. To lose none, first stop allocation by [RM.SendResize] to what
+// is used, and wait until [NM.Containers] has as many as the ResourceManager.
 //
 // The ResourceManager does not store timeouts: one that starts again decommissions excluded hosts at once.
 func (a *Admin) RefreshNodesGracefully(ctx context.Context, timeout time.Duration) error {

@@ -231,7 +231,8 @@ func TestResizeDeadline(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if state, err := bed.AppByID(t.Context(), rm, app); err != nil || state.State != bed.AppRunning || state.Preempted != 2 {
+	state, err := bed.AppByID(t.Context(), rm, app)
+	if err != nil || state.State != bed.AppRunning || state.Preempted != 2 {
 		t.Errorf("the application: %+v, %v", state, err)
 	}
 }

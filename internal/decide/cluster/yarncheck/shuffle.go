@@ -165,8 +165,8 @@ func (c *client) quorum(to *findings) {
 	name, replicas, all := number("data.replica")
 	_, written, write := number("data.replica.write")
 	_, read, least := number("data.replica.read")
-	fix := Fix{name, "3", fmt.Sprintf("Set %[1]s.write and %[1]s.read to 2. It takes four servers: three for the replicas, "+
-		"and one that can drain.", name)}
+	fix := Fix{name, "3", fmt.Sprintf("Set %[1]s.write and %[1]s.read to 2. "+
+		"It takes four servers: three for the replicas, and one that can drain.", name)}
 	switch {
 	case all < 1 || write > all || least > all || write+least <= all:
 		to.add(Finding{
