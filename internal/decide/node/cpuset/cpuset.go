@@ -217,12 +217,14 @@ func (r *round) claims(state *State) []*claim {
 	return all
 }
 
-// assign records an assignment.
-func (r *round) assign(h Allocation) {
-	r.state.Allocations = append(r.state.Allocations, h)
-	r.free = r.free.Minus(h.CPUs)
-	if h.Mode == model.CPUExclusive {
-		r.exclusive = r.exclusive.Or(h.CPUs)
+// assign records assignments.
+func (r *round) assign(all ...Allocation) {
+	r.state.Allocations = append(r.state.Allocations, all...)
+	for _, h := range all {
+		r.free = r.free.Minus(h.CPUs)
+		if h.Mode == model.CPUExclusive {
+			r.exclusive = r.exclusive.Or(h.CPUs)
+		}
 	}
 }
 
@@ -251,20 +253,14 @@ func (r *round) keep(claims []*claim) []*claim {
 		}
 		switch {
 		case same && !c.adopted, r.unknown && len(c.wants) > 0 && enough:
-			for _, h := range c.base {
-				r.assign(h)
-			}
+			r.assign(c.base...)
 		case c.running && !c.forced && !c.adopted && len(c.had) > 0 && !r.move():
 			// The pod would move, but the limit on moves defers it.
 			c.base, c.why = slices.Clone(c.had), r.patience()
-			for _, h := range c.base {
-				r.assign(h)
-			}
+			r.assign(c.base...)
 		default:
 			if c.running {
-				for _, h := range c.had {
-					r.freed = r.freed.Or(h.CPUs.Minus(kept))
-				}
+				r.freed = r.freed.Or(union(c.had).Minus(kept))
 			}
 			r.free = r.free.Minus(r.freed)
 			if len(c.wants) > 0 {
@@ -323,15 +319,10 @@ func (r *round) give(waiting []*claim) {
 			if c.base = given; missed.Code != "" {
 				r.notice(c.pod, missed)
 			}
-			for _, h := range given {
-				r.assign(h)
-			}
+			r.assign(given...)
 			continue
 		}
-		var lost model.CPUSet
-		for _, h := range c.base {
-			lost = lost.Or(h.CPUs)
-		}
+		lost := union(c.base)
 		c.base = nil
 		if c.running {
 			r.freed = r.freed.Or(lost)
@@ -350,9 +341,6 @@ func (r *round) give(waiting []*claim) {
 // why in missed. It changes nothing.
 func (r *round) serve(c *claim) (given []Allocation, why, missed model.Reason) {
 	number, most := sum(c.wants), r.pool.Minus(r.reserved).Len()
-	count := func(name string, n int) model.Operand {
-		return model.Operand{Name: name, Value: int64(n), Unit: model.UnitCPUs}
-	}
 	switch {
 	case r.unknown:
 		return nil, model.Reason{
@@ -375,10 +363,7 @@ func (r *round) serve(c *claim) (given []Allocation, why, missed model.Reason) {
 	if c.mode != model.CPUExclusive {
 		return given, why, missed
 	}
-	var alone model.CPUSet
-	for _, h := range given {
-		alone = alone.Or(h.CPUs)
-	}
+	alone := union(given)
 	// Exclusive CPUs replace exactly the request of their pod, so the other pods have as much CPU per request as
 	// before. That is too little only if requests exceed the available CPUs: because of static pods, or because CPUs
 	// went offline.
@@ -411,8 +396,7 @@ func (r *round) choose(c *claim) ([]Allocation, model.Reason) {
 		fix = "request whole cores, or wait until some are free"
 	}
 	return nil, model.Reason{Code: lack, Fix: fix, Operands: []model.Operand{
-		{Name: "requested", Value: int64(sum(c.wants)), Unit: model.UnitCPUs},
-		{Name: "free", Value: int64(r.free.Len()), Unit: model.UnitCPUs},
+		count("requested", sum(c.wants)), count("free", r.free.Len()),
 	}}
 }
 
