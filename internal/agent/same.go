@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/waterline-io/waterline/internal/model"
@@ -53,12 +54,7 @@ func sameEvictions(a, b *model.Evictions) bool {
 // sameInterference reports whether the same suspects are named and throttled.
 func sameInterference(a, b *model.Interference) bool {
 	var none model.Interference
-	if a == nil {
-		a = &none
-	}
-	if b == nil {
-		b = &none
-	}
+	a, b = cmp.Or(a, &none), cmp.Or(b, &none)
 	return a.NamedAt == b.NamedAt && a.Undone.UID == b.Undone.UID && slices.Equal(a.Throttles, b.Throttles)
 }
 

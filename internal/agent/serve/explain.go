@@ -175,56 +175,42 @@ func Handler(loop Loop, runDir string) http.Handler {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
 	})
-	mux.HandleFunc("GET /explain", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET /explain", about(loop, func(v view, r *http.Request) (any, int, error) {
 		namespace, name := r.FormValue("namespace"), r.FormValue("pod")
-		var e Explanation
-		var found bool
-		if err := loop(r.Context(), func(v *loopview.View) { e, found = view{v}.explain(namespace, name) }); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
+		e, found := v.explain(namespace, name)
 		if !found {
-			http.Error(w, fmt.Sprintf("this node has no pod %s in namespace %s", name, namespace), http.StatusNotFound)
-			return
+			return nil, http.StatusNotFound, noPod(namespace, name)
 		}
-		reply(w, e)
-	})
-	mux.HandleFunc("GET /node", about(loop, func(v view) any { return v.explainNode() }))
-	mux.HandleFunc("GET /pods", about(loop, func(v view) any { return v.pods() }))
-	mux.HandleFunc("GET /cpus", func(w http.ResponseWriter, r *http.Request) {
-		var answer any
-		var notFound string
-		var failed error
-		if err := loop(r.Context(),
-			func(v *loopview.View) { answer, notFound, failed = view{v}.answerCPUs(r.FormValue("plan")) }); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		switch {
-		case failed != nil:
-			http.Error(w, failed.Error(), http.StatusBadRequest)
-		case notFound != "":
-			http.Error(w, notFound, http.StatusNotFound)
-		default:
-			reply(w, answer)
-		}
-	})
+		return e, 0, nil
+	}))
+	mux.HandleFunc("GET /node", about(loop, func(v view, _ *http.Request) (any, int, error) {
+		return v.explainNode(), 0, nil
+	}))
+	mux.HandleFunc("GET /pods", about(loop, func(v view, _ *http.Request) (any, int, error) { return v.pods(), 0, nil }))
+	mux.HandleFunc("GET /cpus", about(loop, func(v view, r *http.Request) (any, int, error) {
+		return v.answerCPUs(r.FormValue("plan"))
+	}))
 	return mux
 }
 
-// about answers from the view of the loop.
-func about(loop Loop, f func(v view) any) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		var answer any
-		if err := loop(r.Context(), func(v *loopview.View) { answer = f(view{v}) }); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		reply(w, answer)
-	}
+func noPod(namespace, name string) error {
+	return fmt.Errorf("this node has no pod %s in namespace %s", name, namespace)
 }
 
-func reply(w http.ResponseWriter, value any) {
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(value) // the client went away
+// about answers from the view of the loop. f returns the answer, or an error with its status.
+func about(loop Loop, f func(v view, r *http.Request) (answer any, status int, err error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var answer any
+		var status int
+		var failed error
+		if err := loop(r.Context(), func(v *loopview.View) { answer, status, failed = f(view{v}, r) }); err != nil {
+			status, failed = http.StatusServiceUnavailable, err
+		}
+		if failed != nil {
+			http.Error(w, failed.Error(), status)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(answer) // the client went away
+	}
 }
