@@ -35,7 +35,7 @@ func Decide(settings []model.Setting, n *model.Node, p *model.Policy) []model.Se
 		}
 		limit(group.Dir, pod.Grant.Memory)
 		for j, name := range group.Containers {
-			if c := cgroup.ContainerOf(pod, name); c != nil {
+			if c := cgroup.ContainerOf(pod, name); c != nil && c.Grant.Memory > 0 { // most have none: no path is made
 				limit(group.Path(j), c.Grant.Memory)
 			}
 		}

@@ -108,8 +108,7 @@ func (r *round) forget() {
 	in := r.in
 	r.s.Ended = slices.DeleteFunc(r.s.Ended, func(at time.Time) bool { return in.Now.Sub(at) >= budgetTime })
 	r.s.Tried = slices.DeleteFunc(r.s.Tried, func(t Tried) bool {
-		i := slices.IndexFunc(in.Container, func(c Container) bool { return c.ID == t.Container })
-		return i < 0
+		return !slices.ContainsFunc(in.Container, func(c Container) bool { return c.ID == t.Container })
 	})
 	if !in.Allowance.Until.Equal(r.s.Until) {
 		r.s.Until, r.s.Since, r.s.Met = in.Allowance.Until, in.Now, false
