@@ -178,7 +178,8 @@ type YARNSpec struct {
 // ShuffleSpec says where the servers of a remote shuffle service are.
 // +kubebuilder:validation:XValidation:rule="has(self.uniffle) != has(self.celeborn)",message="write exactly one of shuffle.uniffle and shuffle.celeborn"
 type ShuffleSpec struct {
-	// Uniffle is Apache Uniffle. Its jobs need three servers, for three replicas of which one can be missed.
+	// Uniffle is Apache Uniffle. Its jobs need three servers, for three replicas of which one can be missed, and one
+	// more for a server to drain.
 	Uniffle *UniffleSpec `json:"uniffle,omitempty"`
 	// Celeborn is Apache Celeborn. Its jobs need two workers, for two replicas.
 	Celeborn *CelebornSpec `json:"celeborn,omitempty"`

@@ -123,7 +123,7 @@ type Result struct {
 	Scheduler Scheduler
 	Policy    string
 	Services  int // different parts and days of the trace that online pods use
-	History   int // days that historyDays the predictors
+	History   int // days that teach the predictors
 
 	// CPU, in percent of all nodes', in the mean of the day.
 	OnlinePercent, BatchPercent, CPUPercent float64
