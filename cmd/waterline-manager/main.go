@@ -161,9 +161,13 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	if o.pools.Reach, err = scopes(o.pools.Namespaces, o.poolsAllow); err != nil {
 		return fmt.Errorf("--pools-allow: %w", err)
 	}
-	if err := o.poolClients(config); err != nil {
+	// At the end of a window, thousands of workers are marked at once.
+	forPools, poolsCustom, err := ownClients(config, 200, 400, "worker pools")
+	if err != nil {
 		return err
 	}
+	o.pools.Core, o.pools.Policy = forPools.CoreV1().RESTClient(), forPools.PolicyV1().RESTClient()
+	o.pools.Custom = poolsCustom
 	m := manager.New(manager.Config{
 		Client: client, Custom: custom, Election: election, Namespace: o.namespace, Identity: o.identity, Log: log,
 		Koordinator: o.koordinator,
@@ -188,10 +192,13 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		serving.Go(func() { keeper.Run(ctx) })
 	}
 	if o.dashboard != "" {
-		board, err := dashboard(config, o, log)
+		client, custom, err := ownClients(config, 20, 60, "the dashboard")
 		if err != nil {
 			return err
 		}
+		board := web.New(web.Options{
+			Client: client, Custom: custom, PoolNamespaces: o.pools.Namespaces, Version: version, Log: log,
+		})
 		serving.Go(func() { board.Run(ctx) })
 		if err := serve(ctx, o.dashboard, board.Handler(), secure, &serving, cancel); err != nil {
 			return err
@@ -252,18 +259,17 @@ func (o *options) clients(secure *tls.Config) (*tls.Config, error) {
 	return strict, nil
 }
 
-// poolClients sets the API clients of worker pools. At the end of a window, thousands of workers are marked at once,
-// and that must not delay the manager's other requests.
-func (o *options) poolClients(config *rest.Config) error {
+// ownClients returns clients for a part of the manager whose requests must not delay the others, so they have a rate
+// limit of their own.
+func ownClients(config *rest.Config, qps float32, burst int, of string) (kubernetes.Interface, rest.Interface, error) {
 	own := rest.CopyConfig(config)
-	own.QPS, own.Burst = 200, 400
+	own.QPS, own.Burst = qps, burst
 	client, err := kubernetes.NewForConfig(own)
 	if err != nil {
-		return fmt.Errorf("setting up the API client of worker pools: %w", err)
+		return nil, nil, fmt.Errorf("setting up the API client of %s: %w", of, err)
 	}
-	o.pools.Core, o.pools.Policy = client.CoreV1().RESTClient(), client.PolicyV1().RESTClient()
-	o.pools.Custom, err = kube.NewCustomClient(own)
-	return err
+	custom, err := kube.NewCustomClient(own)
+	return client, custom, err
 }
 
 // scopes reads what the pools of each namespace may reach.
@@ -277,23 +283,6 @@ func scopes(namespaces []string, text string) (map[string]reach.Scope, error) {
 		}
 	}
 	return reach.Scopes(namespaces, entries)
-}
-
-// dashboard sets up the dashboard. Its requests have a rate limit of their own and do not delay the manager's.
-func dashboard(config *rest.Config, o *options, log *slog.Logger) (*web.Server, error) {
-	own := rest.CopyConfig(config)
-	own.QPS, own.Burst = 20, 60
-	client, err := kubernetes.NewForConfig(own)
-	if err != nil {
-		return nil, fmt.Errorf("setting up the API client of the dashboard: %w", err)
-	}
-	custom, err := kube.NewCustomClient(own)
-	if err != nil {
-		return nil, err
-	}
-	return web.New(web.Options{
-		Client: client, Custom: custom, PoolNamespaces: o.pools.Namespaces, Version: version, Log: log,
-	}), nil
 }
 
 // connections is the most connections to one address of the manager. API servers have one each, or few.

@@ -142,7 +142,10 @@ func KoordinatorKeys() []Key {
 		{profile, []string{"selector"}, Equal, "batchPods[].selector", "", selector},
 		{profile, []string{"namespaceSelector"}, Equal, "batchPods[].namespaceSelector", "", selector},
 		{profile, []string{"probability"}, Nearest, "batchPods[].owners",
-			"It counts owners, such as Deployments, instead of drawing for each pod.", rule{"a percentage such as 30%", isPart}},
+			"It counts owners, such as Deployments, instead of drawing for each pod.", rule{"a percentage such as 30%", func(v any) bool {
+				_, err := partOf(v)
+				return err == nil
+			}}},
 		{profile, []string{"qosClass"}, Nearest, "batchPods, podDefaults, privileges",
 			"`BE` makes pods batch. `LSE` and `LSR` give their CPUs by `podDefaults`. `LS` is the default. `SYSTEM` is a " +
 				"label on the pods' templates.", oneOf("LSE", "LSR", "LS", "BE", "SYSTEM")},

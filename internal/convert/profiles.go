@@ -17,12 +17,7 @@ type podRules struct {
 	privileges []v1alpha1.PrivilegeSpec
 }
 
-// isPart reports whether a value is a percentage, as a number or as a text.
-func isPart(v any) bool {
-	_, err := partOf(v)
-	return err == nil
-}
-
+// partOf reads a percentage, which is a number or a text.
 func partOf(v any) (int32, error) {
 	s, isText := strings.CutSuffix(text(v), "%")
 	if n, isNumber := v.(float64); isNumber {

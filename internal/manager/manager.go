@@ -91,11 +91,8 @@ func New(cfg Config) *Manager {
 // Webhook returns the handler for the API server's calls to [admit.Path].
 func (m *Manager) Webhook() http.Handler {
 	return admit.New(admit.Options{
-		Rules:     m.policies.Rules,
-		Namespace: m.namespace,
-		Count:     m.count,
-		Log:       m.cfg.Log,
-	}).Handler()
+		Rules: m.policies.Rules, Namespace: m.namespace, Count: m.count, Log: m.cfg.Log,
+	})
 }
 
 // namespace returns a namespace. Labels of a namespace that opted in are known, except for a moment after that; for

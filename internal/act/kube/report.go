@@ -75,10 +75,13 @@ func (r *Reports) Write(ctx context.Context, uid string, report model.Report) er
 	if err != nil {
 		return fmt.Errorf("encoding the report of node %s: %w", r.nodeName, err)
 	}
-	err = r.patch(ctx, patch)
-	if apierrors.IsNotFound(err) {
-		if err = r.create(ctx, uid); err == nil {
-			err = r.patch(ctx, patch)
+	send := func() error {
+		return r.client.Patch(types.MergePatchType).Resource("nodereports").Name(r.nodeName).SubResource("status").
+			Body(patch).Do(ctx).Error()
+	}
+	if err = send(); apierrors.IsNotFound(err) {
+		if err = CreateReport(ctx, r.client, r.nodeName, uid); err == nil {
+			err = send()
 		}
 	}
 	if err != nil {
@@ -95,17 +98,14 @@ func shortened(texts []string) (all []string) {
 	return all
 }
 
-func (r *Reports) patch(ctx context.Context, patch []byte) error {
-	return r.client.Patch(types.MergePatchType).Resource("nodereports").Name(r.nodeName).SubResource("status").
-		Body(patch).Do(ctx).Error()
-}
-
-func (r *Reports) create(ctx context.Context, uid string) error {
-	err := r.client.Post().Resource("nodereports").Body(&v1alpha1.NodeReport{
+// CreateReport makes the report of a node, which goes with the Node of this UID. A report that is there already is no
+// error. The client is one for Waterline's own API group.
+func CreateReport(ctx context.Context, client rest.Interface, node, uid string) error {
+	err := client.Post().Resource("nodereports").Body(&v1alpha1.NodeReport{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion, Kind: "NodeReport"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name:            r.nodeName,
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: r.nodeName, UID: types.UID(uid)}},
+			Name:            node,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node, UID: types.UID(uid)}},
 		},
 	}).Do(ctx).Error()
 	if apierrors.IsAlreadyExists(err) {

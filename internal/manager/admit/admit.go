@@ -12,6 +12,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/model"
@@ -57,7 +58,10 @@ type Outcome struct {
 // read. A pod that is not batch is returned unchanged. The pod that is passed is never changed.
 func (r Rules) Mutate(pod *corev1.Pod, namespace *corev1.Namespace) (*corev1.Pod, Outcome) {
 	class, labelled, notices := kube.Class(pod.Labels)
-	o := Outcome{Warnings: warnings(append(notices, kube.ParseAnnotations(pod.Annotations).Notices...))}
+	var o Outcome
+	for _, n := range append(notices, kube.ParseAnnotations(pod.Annotations).Notices...) {
+		o.Warnings = append(o.Warnings, n.Details())
+	}
 	var tier model.Tier
 	switch {
 	case pod.Annotations[corev1.MirrorPodAnnotationKey] != "":
@@ -95,7 +99,8 @@ func (r Rules) Mutate(pod *corev1.Pod, namespace *corev1.Namespace) (*corev1.Pod
 		return pod, o
 	}
 	if o.Why == ByPolicy {
-		m.setLabel(v1alpha1.LabelQoS, string(model.ClassBE))
+		metav1.SetMetaDataLabel(&m.pod.ObjectMeta, v1alpha1.LabelQoS, string(model.ClassBE))
+		o.Changed = true
 	}
 	m.convert(namesOf(m.setPriority(tier, koordinator), koordinator))
 	return m.pod, o
@@ -107,17 +112,6 @@ type mutation struct {
 	out *Outcome
 }
 
-func (m *mutation) setLabel(key, value string) {
-	if old, found := m.pod.Labels[key]; found && old == value {
-		return
-	}
-	if m.pod.Labels == nil {
-		m.pod.Labels = map[string]string{}
-	}
-	m.pod.Labels[key] = value
-	m.out.Changed = true
-}
-
 // setAnnotation sets an annotation, or removes it where the value is "".
 func (m *mutation) setAnnotation(key, value string) {
 	old, found := m.pod.Annotations[key]
@@ -127,25 +121,13 @@ func (m *mutation) setAnnotation(key, value string) {
 	case value == "":
 		delete(m.pod.Annotations, key)
 	default:
-		if m.pod.Annotations == nil {
-			m.pod.Annotations = map[string]string{}
-		}
-		m.pod.Annotations[key] = value
+		metav1.SetMetaDataAnnotation(&m.pod.ObjectMeta, key, value)
 	}
 	m.out.Changed = true
 }
 
 func (m *mutation) warn(format string, args ...any) {
 	m.out.Warnings = append(m.out.Warnings, fmt.Sprintf(format, args...))
-}
-
-// warnings returns the texts of notices about labels and annotations.
-func warnings(notices []model.Reason) []string {
-	var all []string
-	for _, n := range notices {
-		all = append(all, n.Details())
-	}
-	return all
 }
 
 // unsold returns the warning for a batch pod that stays as it is. A pod without Waterline's own label has none: it

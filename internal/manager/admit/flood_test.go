@@ -42,7 +42,7 @@ func TestFlood(t *testing.T) {
 					r.Header.Set("Content-Type", "application/json")
 					r.ContentLength = length
 					to := httptest.NewRecorder()
-					if w.Handler().ServeHTTP(to, r); to.Code == http.StatusTooManyRequests {
+					if w.ServeHTTP(to, r); to.Code == http.StatusTooManyRequests {
 						refused.Add(1)
 					}
 				})
@@ -58,7 +58,7 @@ func TestFlood(t *testing.T) {
 			r := httptest.NewRequest(http.MethodPost, Path, bytes.NewReader(review))
 			r.Header.Set("Content-Type", "application/json")
 			to := httptest.NewRecorder()
-			if w.Handler().ServeHTTP(to, r); to.Code != http.StatusOK {
+			if w.ServeHTTP(to, r); to.Code != http.StatusOK {
 				t.Fatalf("a pod while large requests hang: %d %s", to.Code, to.Body)
 			}
 		}
@@ -82,7 +82,7 @@ func TestFlood(t *testing.T) {
 // TestUnfinished has a request of a real connection whose body never ends: it is given up.
 func TestUnfinished(t *testing.T) {
 	w := New(Options{})
-	s := httptest.NewServer(w.Handler())
+	s := httptest.NewServer(w)
 	defer s.Close()
 	body, more := io.Pipe()
 	defer more.Close()

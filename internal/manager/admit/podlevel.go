@@ -1,6 +1,8 @@
 package admit
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
@@ -86,12 +88,7 @@ func (m *mutation) sharers(tests ...func(*corev1.Container) bool) []*corev1.Cont
 		all = append(all, &m.pod.Spec.Containers[i])
 	}
 	for _, test := range tests {
-		var some []*corev1.Container
-		for _, c := range all {
-			if test(c) {
-				some = append(some, c)
-			}
-		}
+		some := slices.DeleteFunc(slices.Clone(all), func(c *corev1.Container) bool { return !test(c) })
 		if len(some) > 0 {
 			return some
 		}

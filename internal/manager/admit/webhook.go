@@ -96,12 +96,8 @@ func New(o Options) *Webhook {
 	return &Webhook{options: o, small: make(chan struct{}, maxSmall), large: make(chan struct{}, maxLarge)}
 }
 
-// Handler returns the HTTP handler of [Path].
-func (w *Webhook) Handler() http.Handler {
-	return http.HandlerFunc(w.serve)
-}
-
-func (w *Webhook) serve(to http.ResponseWriter, r *http.Request) {
+// ServeHTTP answers a request to [Path].
+func (w *Webhook) ServeHTTP(to http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		to.Header().Set("Allow", http.MethodPost)
 		http.Error(to, "POST an AdmissionReview", http.StatusMethodNotAllowed)

@@ -42,7 +42,7 @@ func post(t *testing.T, w *Webhook, review *admissionv1.AdmissionReview) *admiss
 	r := httptest.NewRequest(http.MethodPost, Path+"?timeout=10s", bytes.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	to := httptest.NewRecorder()
-	w.Handler().ServeHTTP(to, r)
+	w.ServeHTTP(to, r)
 	var answer admissionv1.AdmissionReview
 	if err := json.Unmarshal(to.Body.Bytes(), &answer); err != nil || to.Code != http.StatusOK {
 		t.Fatalf("%d %s", to.Code, to.Body)
@@ -179,7 +179,7 @@ func TestBadRequests(t *testing.T) {
 			r := httptest.NewRequest(c.method, Path, strings.NewReader(c.body))
 			r.Header.Set("Content-Type", c.contentType)
 			to := httptest.NewRecorder()
-			New(Options{Rules: selling}).Handler().ServeHTTP(to, r)
+			New(Options{Rules: selling}).ServeHTTP(to, r)
 			if to.Code != c.want {
 				t.Errorf("status %d, want %d", to.Code, c.want)
 			}
@@ -188,7 +188,7 @@ func TestBadRequests(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, Path, io.MultiReader(strings.NewReader("{"), failing{}))
 	r.Header.Set("Content-Type", "application/json")
 	to := httptest.NewRecorder()
-	New(Options{Rules: selling}).Handler().ServeHTTP(to, r)
+	New(Options{Rules: selling}).ServeHTTP(to, r)
 	if to.Code != http.StatusBadRequest {
 		t.Errorf("a broken body: %d", to.Code)
 	}

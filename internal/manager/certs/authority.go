@@ -115,18 +115,10 @@ func (b bundle) trust() []byte {
 }
 
 func newAuthority(now time.Time) (authority, error) {
-	key, template, err := prepare(now, authorityLife)
-	if err != nil {
-		return authority{}, fmt.Errorf("making an authority: %w", err)
-	}
-	template.Subject = pkix.Name{CommonName: "waterline-webhook-ca"}
-	template.IsCA, template.BasicConstraintsValid, template.MaxPathLenZero = true, true, true
-	template.KeyUsage = x509.KeyUsageCertSign
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return authority{}, fmt.Errorf("making an authority: %w", err)
-	}
-	cert, err := x509.ParseCertificate(der)
+	cert, key, err := issue(now, authorityLife, &x509.Certificate{
+		Subject: pkix.Name{CommonName: "waterline-webhook-ca"}, KeyUsage: x509.KeyUsageCertSign,
+		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
+	}, nil)
 	if err != nil {
 		return authority{}, fmt.Errorf("making an authority: %w", err)
 	}
@@ -137,14 +129,10 @@ func newServing(now time.Time, by authority, names []string) (tls.Certificate, e
 	if len(names) == 0 {
 		return tls.Certificate{}, errors.New("making a serving certificate: no names")
 	}
-	key, template, err := prepare(now, servingLife)
-	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("making a serving certificate: %w", err)
+	template := &x509.Certificate{
+		Subject: pkix.Name{CommonName: "waterline-webhook"}, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	if template.NotAfter.After(by.cert.NotAfter) {
-		template.NotAfter = by.cert.NotAfter
-	}
-	template.Subject = pkix.Name{CommonName: "waterline-webhook"}
 	for _, name := range names {
 		if ip := net.ParseIP(name); ip != nil {
 			template.IPAddresses = append(template.IPAddresses, ip)
@@ -152,30 +140,36 @@ func newServing(now time.Time, by authority, names []string) (tls.Certificate, e
 			template.DNSNames = append(template.DNSNames, name)
 		}
 	}
-	template.KeyUsage = x509.KeyUsageDigitalSignature
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	der, err := x509.CreateCertificate(rand.Reader, template, by.cert, key.Public(), by.key)
+	cert, key, err := issue(now, servingLife, template, &by)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("making a serving certificate: %w", err)
 	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("making a serving certificate: %w", err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
+	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}, nil
 }
 
-// prepare makes a key and what all certificates have in common.
-func prepare(now time.Time, life time.Duration) (*ecdsa.PrivateKey, *x509.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// issue makes a key and a certificate that an authority signs, and that does not outlive it; nil: it is an authority's
+// own. The template lacks what all certificates have in common.
+func issue(
+	now time.Time, life time.Duration, template *x509.Certificate, by *authority,
+) (cert *x509.Certificate, key *ecdsa.PrivateKey, err error) {
+	if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+		return nil, nil, err
+	}
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
+		return nil, nil, err
+	}
+	template.NotBefore, template.NotAfter = now.Add(-backdate), now.Add(life)
+	if by == nil {
+		by = &authority{template, key}
+	} else if template.NotAfter.After(by.cert.NotAfter) {
+		template.NotAfter = by.cert.NotAfter
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, by.cert, key.Public(), by.key)
 	if err != nil {
 		return nil, nil, err
 	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		return nil, nil, err
-	}
-	return key, &x509.Certificate{SerialNumber: serial, NotBefore: now.Add(-backdate), NotAfter: now.Add(life)}, nil
+	cert, err = x509.ParseCertificate(der)
+	return cert, key, err
 }
 
 func encodeCertificate(der []byte) []byte {

@@ -180,17 +180,10 @@ func (c *Certs) tellOne(ctx context.Context, name string, trust []byte) error {
 	if err != nil {
 		return err
 	}
-	type clientConfig struct {
-		CABundle []byte `json:"caBundle"`
-	}
-	type webhook struct {
-		Name         string       `json:"name"` // by which the API server finds it in the list
-		ClientConfig clientConfig `json:"clientConfig"`
-	}
-	var changed []webhook
+	var changed []any
 	for _, w := range have.Webhooks {
-		if !bytes.Equal(w.ClientConfig.CABundle, trust) {
-			changed = append(changed, webhook{w.Name, clientConfig{trust}})
+		if !bytes.Equal(w.ClientConfig.CABundle, trust) { // the API server finds it in the list by its name
+			changed = append(changed, map[string]any{"name": w.Name, "clientConfig": map[string]any{"caBundle": trust}})
 		}
 	}
 	if len(changed) == 0 {

@@ -39,14 +39,8 @@ const maxDecisionAge = 10 * time.Second
 // Evictor carries out decisions about requested evictions. It uses one goroutine: budgets are for the cluster, and the
 // outcome of one eviction counts for the next.
 type Evictor struct {
-	core      rest.Interface
-	custom    rest.Interface
-	fleet     *fleet.Fleet
-	policies  *fleet.Policies
-	settings  evictbudget.Settings
+	*Config
 	ledger    *ledger
-	identity  string
-	log       *slog.Logger
 	state     evictbudget.State
 	published map[string]string // by node: the pod and outcome that were published last
 
@@ -69,9 +63,7 @@ type Config struct {
 // New returns an evictor.
 func New(cfg *Config) *Evictor {
 	return &Evictor{
-		core: cfg.Core, custom: cfg.Custom, fleet: cfg.Fleet, policies: cfg.Policies, settings: cfg.Settings,
-		identity: cfg.Identity, log: cfg.Log,
-		ledger:    &ledger{core: cfg.Core, namespace: cfg.Namespace},
+		Config: cfg, ledger: &ledger{core: cfg.Core, namespace: cfg.Namespace},
 		published: map[string]string{}, done: map[evictbudget.Verdict]uint64{}, drains: map[string]string{},
 	}
 }
@@ -95,7 +87,7 @@ func (e *Evictor) Round(ctx context.Context, clock func() time.Duration, governe
 		requests[i].Pod = e.look(ctx, byNode[w.Node], governed[w.Node])
 	}
 	var decisions []evictbudget.Decision
-	decisions, e.state = evictbudget.Round(at, requests, e.settings, e.state)
+	decisions, e.state = evictbudget.Round(at, requests, e.Settings, e.state)
 	e.keep(byNode)
 	for _, d := range decisions {
 		if ctx.Err() != nil {
@@ -114,7 +106,7 @@ func (e *Evictor) Round(ctx context.Context, clock func() time.Duration, governe
 				}
 			}
 			if d.Verdict == evictbudget.Evict {
-				e.log.Info("a pod is evicted", "node", d.Node, "namespace", byNode[d.Node].Namespace, "pod", byNode[d.Node].Name,
+				e.Log.Info("a pod is evicted", "node", d.Node, "namespace", byNode[d.Node].Namespace, "pod", byNode[d.Node].Name,
 					"reason", byNode[d.Node].Reason)
 			}
 			e.state = evictbudget.Note(clock(), []evictbudget.Outcome{{UID: d.UID, Why: d.Verdict}}, e.state)
@@ -155,7 +147,7 @@ func (e *Evictor) resume(ctx context.Context, at time.Duration) {
 	case err == nil:
 		e.state = evictbudget.Resume(at, past)
 	case ctx.Err() == nil:
-		e.log.Warn("the evictions of the last leader could not be read; budgets fill over an hour", "err", err)
+		e.Log.Warn("the evictions of the last leader could not be read; budgets fill over an hour", "err", err)
 	}
 }
 
@@ -168,17 +160,17 @@ func (e *Evictor) record(ctx context.Context, at time.Duration) bool {
 	case err == nil:
 		return true
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-		e.log.Warn("evictions are not recorded for the next leader; upgrade the chart", "err", err)
+		e.Log.Warn("evictions are not recorded for the next leader; upgrade the chart", "err", err)
 		return true
 	case ctx.Err() == nil:
-		e.log.Warn("an eviction could not be recorded, and is tried later", "err", err)
+		e.Log.Warn("an eviction could not be recorded, and is tried later", "err", err)
 	}
 	return false
 }
 
 // requests returns the requests of all nodes, ordered by node, for the decision and as in the reports.
 func (e *Evictor) requests(governed map[string]string) ([]evictbudget.Request, map[string]fleet.Request) {
-	policies, _ := e.policies.Usable()
+	policies, _ := e.Policies.Usable()
 	perNode := map[string]int64{}
 	for i := range policies {
 		if p := &policies[i].Policy; p.Mode == model.ModeEnforce {
@@ -187,7 +179,7 @@ func (e *Evictor) requests(governed map[string]string) ([]evictbudget.Request, m
 	}
 	byNode := map[string]fleet.Request{}
 	withdrawn := map[string]bool{}
-	e.fleet.Reports.Each(func(node string, r fleet.Report) {
+	e.Fleet.Reports.Each(func(node string, r fleet.Report) {
 		if r.Evict != (fleet.Request{}) {
 			byNode[node], withdrawn[node] = r.Evict, r.Withdrawn
 		}
@@ -196,10 +188,10 @@ func (e *Evictor) requests(governed map[string]string) ([]evictbudget.Request, m
 		return nil, byNode
 	}
 	ready := map[string]bool{}
-	e.fleet.Agents.Each(func(_ string, a fleet.Agent) { ready[a.Node] = ready[a.Node] || a.Ready })
+	e.Fleet.Agents.Each(func(_ string, a fleet.Agent) { ready[a.Node] = ready[a.Node] || a.Ready })
 	var requests []evictbudget.Request
 	for _, node := range slices.Sorted(maps.Keys(byNode)) {
-		_, exists := e.fleet.Nodes.Get(node)
+		_, exists := e.Fleet.Nodes.Get(node)
 		requests = append(requests, evictbudget.Request{
 			Node: node, UID: byNode[node].UID, Renewed: byNode[node].When, Code: model.Code(byNode[node].Reason),
 			Ready: exists && ready[node], Withdrawn: withdrawn[node], PerNode: perNode[governed[node]],
@@ -214,12 +206,12 @@ func (e *Evictor) look(ctx context.Context, r fleet.Request, governing string) e
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var p corev1.Pod
-	err := e.core.Get().Namespace(r.Namespace).Resource("pods").Name(r.Name).Do(ctx).Into(&p)
+	err := e.Core.Get().Namespace(r.Namespace).Resource("pods").Name(r.Name).Do(ctx).Into(&p)
 	switch {
 	case apierrors.IsNotFound(err):
 		return evictbudget.Pod{Known: true}
 	case err != nil:
-		e.log.Warn("a pod that should leave could not be looked up", "namespace", r.Namespace, "pod", r.Name, "err", err)
+		e.Log.Warn("a pod that should leave could not be looked up", "namespace", r.Namespace, "pod", r.Name, "err", err)
 		return evictbudget.Pod{}
 	}
 	pod, ok := kube.Pod(&p, "")
@@ -229,7 +221,7 @@ func (e *Evictor) look(ctx context.Context, r fleet.Request, governing string) e
 	kept := pod.Critical || pod.Static()
 	if !kept && pod.Annotations.Evict == model.EvictNever {
 		if kept, err = e.mayStay(ctx, pod, governing); err != nil {
-			e.log.Warn("the namespace of a pod that should leave could not be looked up", "namespace", r.Namespace, "err", err)
+			e.Log.Warn("the namespace of a pod that should leave could not be looked up", "namespace", r.Namespace, "err", err)
 			return evictbudget.Pod{}
 		}
 	}
@@ -241,13 +233,13 @@ func (e *Evictor) look(ctx context.Context, r fleet.Request, governing string) e
 
 // mayStay reports whether the policy allows the pods of a namespace not to be evicted.
 func (e *Evictor) mayStay(ctx context.Context, pod *model.Pod, governing string) (bool, error) {
-	policies, _ := e.policies.Usable()
+	policies, _ := e.Policies.Usable()
 	i := slices.IndexFunc(policies, func(p model.ClusterPolicy) bool { return p.Name == governing })
 	if i < 0 {
 		return true, nil // in doubt the pod stays
 	}
 	var ns corev1.Namespace
-	if err := e.core.Get().Resource("namespaces").Name(pod.Namespace).Do(ctx).Into(&ns); err != nil {
+	if err := e.Core.Get().Resource("namespaces").Name(pod.Namespace).Do(ctx).Into(&ns); err != nil {
 		return false, err
 	}
 	return privilege.Allows(&policies[i].Policy, pod.Namespace, ns.Labels, model.PrivilegeNeverEvict), nil
@@ -259,7 +251,7 @@ func (e *Evictor) evict(ctx context.Context, r fleet.Request) evictbudget.Verdic
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	uid := types.UID(r.UID)
-	post := e.core.Post().Namespace(r.Namespace).Resource("pods").Name(r.Name).SubResource("eviction").MaxRetries(0)
+	post := e.Core.Post().Namespace(r.Namespace).Resource("pods").Name(r.Name).SubResource("eviction").MaxRetries(0)
 	err := post.Body(&policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
@@ -272,7 +264,7 @@ func (e *Evictor) evict(ctx context.Context, r fleet.Request) evictbudget.Verdic
 	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause), overlapping(err):
 		return evictbudget.Waits
 	}
-	e.log.Warn("a pod could not be evicted", "namespace", r.Namespace, "pod", r.Name, "err", err)
+	e.Log.Warn("a pod could not be evicted", "namespace", r.Namespace, "pod", r.Name, "err", err)
 	return evictbudget.Failed
 }
 
@@ -294,7 +286,7 @@ func (e *Evictor) publish(ctx context.Context, d *evictbudget.Decision, r fleet.
 	e.done[d.Verdict]++
 	e.mu.Unlock()
 	if d.Verdict == evictbudget.NotItsOwn || d.Verdict == evictbudget.NotBatch {
-		e.log.Warn("a node requests the eviction of a pod that must stay", "node", d.Node, "namespace", r.Namespace, "pod",
+		e.Log.Warn("a node requests the eviction of a pod that must stay", "node", d.Node, "namespace", r.Namespace, "pod",
 			r.Name, "why", string(d.Verdict))
 	}
 	err := e.condition(ctx, d, r)
@@ -302,7 +294,7 @@ func (e *Evictor) publish(ctx context.Context, d *evictbudget.Decision, r fleet.
 		err = errors.Join(err, e.send(ctx, r, reason, message))
 	}
 	if err != nil && ctx.Err() == nil {
-		e.log.Warn("what became of a request could not be published", "node", d.Node, "err", err)
+		e.Log.Warn("what became of a request could not be published", "node", d.Node, "err", err)
 	}
 }
 
@@ -336,7 +328,7 @@ func (e *Evictor) condition(ctx context.Context, d *evictbudget.Decision, r flee
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	err := actkube.ApplyReportCondition(ctx, e.custom, d.Node, evictionManager, metav1.Condition{
+	err := actkube.ApplyReportCondition(ctx, e.Custom, d.Node, evictionManager, metav1.Condition{
 		Type: v1alpha1.ConditionEvicted, Status: status, Reason: reason,
 		Message: fmt.Sprintf("Pod %s/%s (%s) %s.", r.Namespace, r.Name, r.Reason, sentences[d.Verdict]),
 	})
@@ -364,8 +356,7 @@ func (e *Evictor) event(d *evictbudget.Decision, r fleet.Request) (reason, messa
 			"and then the pod", d.Node, r.Reason, r.Message)
 	case evictbudget.Waits:
 		return reasonWaits, fmt.Sprintf("Node %s requests the eviction of this batch pod (%s), and a PodDisruptionBudget "+
-			"keeps "+
-			"it; it is tried again.", d.Node, r.Reason)
+			"keeps it; it is tried again.", d.Node, r.Reason)
 	}
 	return "", ""
 }
@@ -377,7 +368,7 @@ func (e *Evictor) send(ctx context.Context, r fleet.Request, reason, message str
 	about := corev1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: r.Namespace, Name: r.Name, UID: types.UID(r.UID),
 	}
-	return actkube.Warn(ctx, e.core, actkube.Manager(e.identity), about, reason, message, r.UID+reason+message)
+	return actkube.Warn(ctx, e.Core, actkube.Manager(e.Identity), about, reason, message, r.UID+reason+message)
 }
 
 // Counts returns the number of requests by outcome.

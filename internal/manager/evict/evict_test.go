@@ -156,7 +156,7 @@ func (w *evictions) round(uid string) {
 			Renewed: metav1.NewMicroTime(time.Unix(int64(w.renewed), 0)),
 		}
 	}
-	managertest.Add(w.t, w.fleet.Reports, report)
+	managertest.Add(w.t, w.Fleet.Reports, report)
 	w.at += 2 * time.Second
 	w.Round(w.t.Context(), func() time.Duration { return w.at }, map[string]string{"a": "web"})
 }
@@ -245,14 +245,14 @@ func TestEvictsNobodyElse(t *testing.T) {
 // nothing is evicted that the one after it would not count.
 func TestNextLeader(t *testing.T) {
 	w := newEvictions(t)
-	w.settings.PerOwner = 2
+	w.Settings.PerOwner = 2
 	w.round(anUID)
 	if len(w.asked) != 1 || !strings.Contains(w.record.Data[ledgerKey], anUID) {
 		t.Fatalf("evicted were %+v, recorded is %q", w.asked, w.record.Data)
 	}
 	next := func() {
 		w.begin()
-		w.settings.PerOwner = 2
+		w.Settings.PerOwner = 2
 		w.round("")
 		w.at += 3 * time.Second
 	}
@@ -306,7 +306,7 @@ func TestSentences(t *testing.T) {
 // TestSlow: what was decided is not done when it has become old meanwhile, and counts against no budget.
 func TestSlow(t *testing.T) {
 	w := newEvictions(t)
-	w.settings.All = 1
+	w.Settings.All = 1
 	w.slow = maxDecisionAge + time.Second
 	w.round(anUID)
 	if w.slow = 0; len(w.asked) != 0 || w.Counts()[evictbudget.Late] != 1 {

@@ -168,24 +168,10 @@ func (o *Executor) withdraw(ctx context.Context, a nodehealth.Action) error {
 	if !there {
 		return nil // the Node was deleted meanwhile, and its report with it
 	}
-	if err := o.create(ctx, a.Node, n.UID); err != nil {
-		return err
+	if err := actkube.CreateReport(ctx, o.custom, a.Node, n.UID); err != nil {
+		return fmt.Errorf("making a report of node %s: %w", a.Node, err)
 	}
 	return o.condition(ctx, a, metav1.ConditionTrue, message)
-}
-
-func (o *Executor) create(ctx context.Context, name, uid string) error {
-	err := o.custom.Post().Resource("nodereports").Body(&v1alpha1.NodeReport{
-		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion, Kind: "NodeReport"},
-		ObjectMeta: metav1.ObjectMeta{
-			Name:            name,
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: types.UID(uid)}},
-		},
-	}).Do(ctx).Error()
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("making a report of node %s: %w", name, err)
-	}
-	return nil
 }
 
 // condition sets the condition Withdrawn.

@@ -55,12 +55,3 @@ func (c *choices) of(name string, n fleet.Node, policies []model.ClusterPolicy, 
 	c.nodes[name] = now
 	return now
 }
-
-// forget drops nodes that are gone.
-func (c *choices) forget(nodes map[string]fleet.Node) {
-	for name := range c.nodes {
-		if _, there := nodes[name]; !there {
-			delete(c.nodes, name)
-		}
-	}
-}

@@ -56,7 +56,7 @@ func (s *Writer) Count() (tallies map[string]*Tally, governed map[string]string,
 	}
 	nodes, _ := s.Fleet.Nodes.All()
 	reports, _ := s.Fleet.Reports.All()
-	s.choices.forget(nodes)
+	maps.DeleteFunc(s.choices.nodes, func(name string, _ choice) bool { _, there := nodes[name]; return !there })
 	governed = make(map[string]string, len(nodes))
 	for name, n := range nodes {
 		c := s.choices.of(name, n, policies, version)

@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -41,20 +42,14 @@ func (r Requests) add(pod *corev1.Pod) {
 }
 
 func (r Requests) count(of Requester, a model.Amount) {
-	if a == (model.Amount{}) {
-		return
+	if a != (model.Amount{}) {
+		r[of] = r[of].Plus(a)
 	}
-	sum := r[of]
-	r[of] = model.Amount{CPU: sum.CPU + a.CPU, Memory: sum.Memory + a.Memory}
 }
 
 // Largest returns the owners that request most CPU, and for each namespace the sum of its others.
 func (r Requests) Largest(most int) Requests {
-	var owners []Requester
-	for of := range r {
-		owners = append(owners, of)
-	}
-	slices.SortFunc(owners, func(a, b Requester) int {
+	owners := slices.SortedFunc(maps.Keys(r), func(a, b Requester) int {
 		return cmp.Or(cmp.Compare(r[b].CPU, r[a].CPU), cmp.Compare(r[b].Memory, r[a].Memory),
 			strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Owner, b.Owner))
 	})

@@ -155,43 +155,37 @@ func WeightFilter(h *Hierarchy, pods []Weight, p *Weight, s *Settings) Reason {
 // The agent itself, system-critical pods and what runs outside of pods are left out.
 func Expect(h *Hierarchy, pods []Weight) []int64 {
 	shares, burstable := Effective(h, pods)
-	top := make([]model.Claim, 0, len(pods)+2)
-	var in [2][]int // indices of Burstable and BestEffort pods
-	var at []int    // indices of Guaranteed pods
+	type group struct {
+		at     []int // indices of pods
+		claims []model.Claim
+		limit  float64 // of all of them
+	}
+	var guaranteed, burst, bestEffort group
 	for i := range pods {
+		g := &bestEffort
 		switch pods[i].QoS {
 		case model.Guaranteed:
-			top = append(top, model.Claim{Weight: float64(shares[i]), Limit: float64(pods[i].most(h.CPU))})
-			at = append(at, i)
+			g = &guaranteed
 		case model.Burstable:
-			in[0] = append(in[0], i)
-		default:
-			in[1] = append(in[1], i)
+			g = &burst
 		}
+		most := float64(pods[i].most(h.CPU))
+		g.at, g.limit = append(g.at, i), g.limit+most
+		g.claims = append(g.claims, model.Claim{Weight: float64(shares[i]), Limit: most})
 	}
-	within := func(indices []int) (claims []model.Claim, limit float64) {
-		for _, i := range indices {
-			most := float64(pods[i].most(h.CPU))
-			claims, limit = append(claims, model.Claim{Weight: float64(shares[i]), Limit: most}), limit+most
-		}
-		return claims, limit
-	}
-	weights := [2]int64{burstable, model.MinShares}
-	for class := range in {
-		_, limit := within(in[class])
-		top = append(top, model.Claim{Weight: float64(weights[class]), Limit: limit})
-	}
-	parts := model.Divide(float64(h.CPU), top)
+	parts := model.Divide(float64(h.CPU), append(guaranteed.claims,
+		model.Claim{Weight: float64(burstable), Limit: burst.limit},
+		model.Claim{Weight: float64(model.MinShares), Limit: bestEffort.limit}))
 	got := make([]int64, len(pods))
-	for k, i := range at {
-		got[i] = int64(parts[k])
-	}
-	for class := range in {
-		claims, _ := within(in[class])
-		for k, part := range model.Divide(parts[len(at)+class], claims) {
-			got[in[class][k]] = int64(part)
+	take := func(g *group, parts []float64) {
+		for k, i := range g.at {
+			got[i] = int64(parts[k])
 		}
 	}
+	n := len(guaranteed.at)
+	take(&guaranteed, parts)
+	take(&burst, model.Divide(parts[n], burst.claims))
+	take(&bestEffort, model.Divide(parts[n+1], bestEffort.claims))
 	return got
 }
 

@@ -198,7 +198,7 @@ func best(a, b *candidate) *candidate {
 	return a
 }
 
-// cool returns the next move that cools the hottest node that can be cooled.
+// cool returns the next move that cools the hottest node that can be cooled; false if there is none.
 func (c *cluster) cool() (Move, bool) {
 	hot := slices.DeleteFunc(slices.Clone(c.order), func(n *node) bool { return n.heat() == 0 })
 	slices.SortStableFunc(hot, func(a, b *node) int { return cmp.Compare(b.heat()*a.CPU, a.heat()*b.CPU) })

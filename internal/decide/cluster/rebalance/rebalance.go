@@ -196,7 +196,7 @@ type Plan struct {
 func Decide(in Input) Plan {
 	c := newCluster(in)
 	plan := Plan{Nodes: c.outcomes()}
-	for _, goal := range []goal{c.cool, c.spread} {
+	for _, goal := range []func() (Move, bool){c.cool, c.spread} {
 		for m, ok := goal(); ok; m, ok = goal() {
 			c.move(&m)
 			plan.Moves = append(plan.Moves, m)
@@ -212,9 +212,6 @@ func Decide(in Input) Plan {
 	}
 	return plan
 }
-
-// goal returns the next move for one purpose; false if there is none.
-type goal func() (Move, bool)
 
 // Landed returns the input after a move, of which the replacement runs on a node under another UID. The replacement
 // brings its part of the load, and is not moved again in the same run.
