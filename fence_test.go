@@ -312,10 +312,10 @@ func TestPoolReasons(t *testing.T) {
 		document, file string
 		least          int // phases and reasons
 	}{
-		"pool":    {"docs/yarn.md", "step.go", 30},
-		"crew":    {"docs/olap.md", "step.go", 25},
-		"shuffle": {"docs/shuffle.md", "step.go", 10},
-		"place":   {"docs/scheduler.md", "reason.go", 14},
+		"pool":      {"docs/yarn.md", "step.go", 30},
+		"pool/crew": {"docs/olap.md", "step.go", 25},
+		"shuffle":   {"docs/shuffle.md", "step.go", 10},
+		"place":     {"docs/scheduler.md", "reason.go", 14},
 	} {
 		code, err := os.ReadFile("internal/decide/cluster/" + rule + "/" + about.file)
 		if err != nil {

@@ -64,7 +64,7 @@ func TestMeanings(t *testing.T) {
 
 // TestWorkerMeanings checks that explain has words for each phase and reason of a worker.
 func TestWorkerMeanings(t *testing.T) {
-	for rule, all := range map[string]meanings{"pool": inYARN(), "crew": inOLAP()} {
+	for rule, all := range map[string]meanings{"pool": inYARN(), "pool/crew": inOLAP()} {
 		codes := codesOf(t, "../../internal/decide/cluster/"+rule+"/step.go", `(?:Phase|Code) += "(\w+)"`)
 		if len(codes) < 25 {
 			t.Fatalf("%s: found %d phases and reasons", rule, len(codes))

@@ -12,6 +12,7 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	actyarn "github.com/waterline-io/waterline/internal/act/yarn"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
+	"github.com/waterline-io/waterline/internal/decide/cluster/pool/crew"
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
@@ -52,11 +53,22 @@ func (r *round) act(ctx context.Context) {
 	cancel()
 	r.resize(ctx)
 	r.template() // once, because pods are made in parallel
+	r.createMissing(ctx)
+	r.markIdle(ctx, append(busy, idle...))
+	r.account()
+}
+
+// createMissing makes the pods of workers, as far as there is time.
+func (r *round) createMissing(ctx context.Context) {
 	missing := r.those(func(pl *place) bool { return pl.does(pool.CreatePod) })
 	for _, pl := range r.create(missing, func(pl *place) { pl.err = r.createPod(ctx, pl) }) {
 		pl.step.Verb = pool.Wait
 	}
-	r.markIdle(ctx, append(busy, idle...))
+}
+
+// account counts the steps that were carried out, and reports those that failed. No step failed where pods are not made
+// because nothing is sold: Ready says it.
+func (r *round) account() {
 	unsold := false
 	for i := range r.places {
 		pl := &r.places[i]
@@ -64,12 +76,17 @@ func (r *round) act(ctx context.Context) {
 		if pl.step.Verb != pool.Wait {
 			r.k.count(pl.step.Verb, pl.err)
 		}
-		if !errors.Is(pl.err, errExclude) {
+		switch {
+		case errors.Is(pl.err, errExclude):
+		case pl.step.Verb == crew.Drain || pl.step.Verb == crew.Undrain:
+			r.t.add(v1alpha1.ConditionDrainRefused, "DrainFailed", pl.err)
+		default:
 			r.t.add(v1alpha1.ConditionStepsFailed, "StepFailed", pl.err)
 		}
 	}
 	if unsold {
-		r.unsold()
+		r.t.add(v1alpha1.ConditionReady, "NothingSold", errors.New("pods of workers are not created: no policy in mode "+
+			"Enforce sells CPU or memory, so they would be online pods; set mode: Enforce in a policy that has cpu or memory"))
 	}
 }
 
@@ -329,17 +346,15 @@ func (r *round) resizeIn(ctx context.Context, most time.Duration, places []*plac
 	return failed
 }
 
-// unsold reports that pods of workers are not created because nothing is sold. No step failed: Ready says it.
-func (r *round) unsold() {
-	r.t.add(v1alpha1.ConditionReady, "NothingSold", errors.New("pods of workers are not created: no policy in mode "+
-		"Enforce sells CPU or memory, so they would be online pods; set mode: Enforce in a policy that has cpu or memory"))
-}
-
 // createPod makes the pod of a worker.
 func (r *round) createPod(ctx context.Context, pl *place) error {
-	pod, sold := r.newPod(pl, pl.step.Marks)
+	newPod, without := r.newPod, pool.Terminated
+	if r.crew != nil {
+		newPod, without = r.crew.newCrewPod, crew.Stopped
+	}
+	pod, sold := newPod(pl, pl.step.Marks)
 	if !sold {
-		pl.step = pool.Step{Worker: pl.step.Worker, Phase: pool.Terminated, Verb: pool.Wait, Why: pool.NothingSold}
+		pl.step = pool.Step{Worker: pl.step.Worker, Phase: without, Verb: pool.Wait, Why: pool.NothingSold}
 		return nil
 	}
 	return r.k.createPod(ctx, r.p, pod)

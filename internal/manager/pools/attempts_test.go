@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/decide/cluster/crew"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 )
 
@@ -18,7 +17,8 @@ import (
 // that fail. A pod that is gone is forgotten.
 func TestAttempts(t *testing.T) {
 	r := poolRound(t, "testdata/small.yaml", nil)
-	c := &crewRound{round: r}
+	other := *r
+	other.crew = &crewRound{round: &other}
 	var row v1alpha1.WorkerStatus
 	round := func(uid string, err error, failed, deleting bool) {
 		pl := place{
@@ -26,10 +26,9 @@ func TestAttempts(t *testing.T) {
 			step: pool.Step{Phase: pool.Lost, Verb: pool.DeletePod, Failed: failed}, err: err,
 		}
 		row = r.row(&pl, &row)
-		pl.crew.step = crew.Step{Phase: crew.Lost, Verb: crew.DeletePod, Failed: failed}
 		one := pl
 		one.pod = &podRow{uid: "one" + uid, deleting: deleting}
-		if got := c.row(&one, &v1alpha1.WorkerStatus{}).Attempts; got != row.Attempts {
+		if got := other.row(&one, &v1alpha1.WorkerStatus{}).Attempts; got != row.Attempts {
 			t.Errorf("a worker of one size has %d attempts, a NodeManager %d", got, row.Attempts)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/decide/cluster/crew"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/drain"
 	"github.com/waterline-io/waterline/internal/yarn"
@@ -86,11 +85,10 @@ func TestStatusIsBounded(t *testing.T) {
 	}
 	absent := place{worker: &pool.Worker{Attempts: 2}, step: pool.Step{Phase: pool.Quarantined, Text: long}}
 	status.Workers = append(status.Workers, r.row(&absent, &v1alpha1.WorkerStatus{}))
-	c := &crewRound{round: r}
-	one := place{worker: &pool.Worker{}, crew: crewSeen{
-		step: crew.Step{Phase: crew.Lost}, status: drain.Status{Text: long},
-	}}
-	status.Workers = append(status.Workers, c.row(&one, &v1alpha1.WorkerStatus{}))
+	one := place{
+		worker: &pool.Worker{}, crew: crewSeen{status: drain.Status{Text: long}}, step: pool.Step{Phase: pool.Lost},
+	}
+	status.Workers = append(status.Workers, r.row(&one, &v1alpha1.WorkerStatus{}))
 	for _, kind := range []string{v1alpha1.ConditionStepsFailed, v1alpha1.ConditionReady} {
 		r.t.add(kind, "StepFailed", &yarn.StatusError{Message: long})
 	}

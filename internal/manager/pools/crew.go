@@ -2,7 +2,6 @@ package pools
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -11,8 +10,8 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/decide/cluster/crew"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
+	"github.com/waterline-io/waterline/internal/decide/cluster/pool/crew"
 	"github.com/waterline-io/waterline/internal/decide/policy"
 	"github.com/waterline-io/waterline/internal/drain"
 	"github.com/waterline-io/waterline/internal/manager/pools/dial"
@@ -35,17 +34,14 @@ const (
 // crewRound is one round of a pool whose workers have one size.
 type crewRound struct {
 	*round
-	kind     *olap.Kind
-	settings crew.Settings
-	in       crew.Input
-	tally    crew.Tally
+	kind *olap.Kind
+	in   crew.Input
 }
 
 // crewSeen is what a round observed of a worker of fixed size, besides its [place].
 type crewSeen struct {
 	status drain.Status
 	silent error // why its status is not known
-	step   crew.Step
 }
 
 // crewEngine is the client of the engine of a pool, what it was made from, and what it said last.
@@ -67,7 +63,7 @@ func (r *round) crewSettings(kind *olap.Kind) crew.Settings {
 
 // runCrew is a round of a pool whose workers have one size.
 func (r *round) runCrew(ctx context.Context, kind *olap.Kind) {
-	c := &crewRound{round: r, kind: kind, settings: r.crewSettings(kind)}
+	c := &crewRound{round: r, kind: kind}
 	r.crew = c
 	if r.p.DeletionTimestamp == nil {
 		r.applyObjects(ctx, kind.OwnFiles(), kind.Port)
@@ -117,19 +113,21 @@ func (c *crewRound) observe(ctx context.Context, drainer drain.Drainer) {
 	tight := c.k.c.tight(c.nodes)
 	c.recall()
 	for i := range c.places {
-		pl := &c.places[i]
-		c.fill(pl, nil)
+		c.fill(&c.places[i], nil)
 	}
-	c.in = crew.Input{Now: c.now, Known: drainer != nil}
+	c.in = crew.Input{Now: c.now, Settings: c.crewSettings(c.kind), Known: drainer != nil}
 	if drainer != nil {
 		c.ask(ctx, drainer)
 	}
 	for i := range c.places {
-		c.in.Workers = append(c.in.Workers, c.worker(&c.places[i], tight))
+		pl := &c.places[i]
+		w := crew.Worker{Worker: *pl.worker, State: crew.State(pl.crew.status.State)}
+		if pl.pod != nil {
+			w.Tight = tight[pl.pod.uid]
+		}
+		c.in.Workers = append(c.in.Workers, w)
 	}
-	_, reversible := drainer.(drain.Reverser)
-	c.settings.Reversible = reversible
-	c.in.Settings = c.settings
+	_, c.in.Settings.Reversible = drainer.(drain.Reverser)
 }
 
 // ask asks the engine about all workers that run.
@@ -154,10 +152,7 @@ func (c *crewRound) ask(ctx context.Context, drainer drain.Drainer) {
 				active[pl.pod.uid] = c.k.crew.active[pl.pod.uid]
 			}
 		}
-	}
-	c.k.crew.active = active
-	for i := range c.places {
-		if err := c.places[i].crew.silent; errors.Is(err, drain.ErrCoordinator) {
+		if err := pl.crew.silent; errors.Is(err, drain.ErrCoordinator) {
 			c.in.Known = false
 			reason := "NoAnswer"
 			if dial.IsNotAllowed(err) {
@@ -168,13 +163,14 @@ func (c *crewRound) ask(ctx context.Context, drainer drain.Drainer) {
 				"the manager can reach it: %w", c.kind.Engine, c.kind.Field, err))
 		}
 	}
+	c.k.crew.active = active
 }
 
 // rests reports whether a worker was active within restFor and needs no step.
 func (c *crewRound) rests(pl *place) bool {
 	at := c.k.crew.active[pl.pod.uid]
 	return c.now.Sub(at) < restFor && pl.worker.Pod.Started.Before(at) && !pl.worker.Leaves() &&
-		crewMarks(pl.pod.raw).Asked.IsZero()
+		pl.pod.marks.Asked.IsZero()
 }
 
 // engineWorker returns a worker as its engine knows it, and whether its process runs.
@@ -202,30 +198,6 @@ func (c *crewRound) addresses() map[string]bool {
 	return all
 }
 
-// worker returns the input about a place.
-func (c *crewRound) worker(pl *place, tight map[string]bool) crew.Worker {
-	seen := pl.worker
-	w := crew.Worker{
-		Name: seen.Name, Wanted: seen.Wanted, End: seen.End, Cordoned: seen.Cordoned, Room: seen.Room, Unsold: seen.Unsold,
-		Ended: seen.Ended, Attempts: seen.Attempts, Over: seen.Over,
-		State: crew.State(pl.crew.status.State),
-	}
-	if seen.Pod != nil {
-		w.Tight = tight[pl.pod.uid]
-		w.Pod = &crew.Pod{
-			Started: seen.Pod.Started, Deleting: seen.Pod.Deleting, Evicted: seen.Pod.Evicted, Marks: crewMarks(pl.pod.raw),
-		}
-	}
-	return w
-}
-
-// crewMarks reads the marks of a pod. A mark that cannot be read counts as absent: the controller then waits longer,
-// and ends nothing earlier.
-func crewMarks(raw string) (m crew.Marks) {
-	_ = json.Unmarshal([]byte(raw), &m)
-	return m
-}
-
 // tight returns the pods, by UID, of workers of fixed size that must stop for want of room on their nodes, of all
 // pools.
 func (c *Controller) tight(nodes map[string]Node) map[string]bool {
@@ -234,7 +206,7 @@ func (c *Controller) tight(nodes map[string]Node) map[string]bool {
 		pods.Each(func(_ string, p podRow) {
 			if p.crew && p.owner != "" && p.node != "" && !p.over {
 				seats[p.node] = append(seats[p.node], crew.Seat{
-					Worker: p.uid, Born: p.started, Request: p.request, Leaves: p.deleting || !crewMarks(p.raw).Leaving.IsZero(),
+					Worker: p.uid, Born: p.started, Request: p.request, Leaves: p.deleting || !p.marks.Leaving.IsZero(),
 				})
 			}
 		})
@@ -255,68 +227,32 @@ func (c *crewRound) act(ctx context.Context, drainer drain.Drainer) {
 	steps := crew.Next(&c.in)
 	c.tally = crew.Count(&c.in, steps)
 	for i := range c.places {
-		c.places[i].crew.step = steps[i]
+		c.places[i].step = steps[i]
 	}
 	c.each(func(pl *place) { pl.err = c.mark(ctx, pl) })
-	for _, verb := range []crew.Verb{crew.DeletePod, crew.Drain, crew.Undrain} {
+	for _, verb := range []pool.Verb{crew.DeletePod, crew.Drain, crew.Undrain} {
 		acting, cancel := context.WithTimeout(ctx, rmTimeout)
-		c.each(func(pl *place) {
-			if pl.err == nil && pl.crew.step.Verb == verb {
-				pl.err = c.one(acting, drainer, pl)
-			}
-		})
+		c.all(verb, func(pl *place) { pl.err = c.one(acting, drainer, pl) })
 		cancel()
 	}
-	missing := c.those(func(pl *place) bool { return pl.crew.step.Verb == crew.CreatePod && pl.err == nil })
-	for _, pl := range c.create(missing, func(pl *place) { pl.err = c.one(ctx, drainer, pl) }) {
-		pl.crew.step.Verb = crew.Wait
-	}
-	unsold := false
-	for i := range c.places {
-		pl := &c.places[i]
-		verb := pl.crew.step.Verb
-		unsold = unsold || pl.crew.step.Why == crew.NothingSold
-		if verb != crew.Wait {
-			c.k.count(pool.Verb(verb), pl.err)
-		}
-		condition, reason := v1alpha1.ConditionStepsFailed, "StepFailed"
-		if verb == crew.Drain || verb == crew.Undrain {
-			condition, reason = v1alpha1.ConditionDrainRefused, "DrainFailed"
-		}
-		c.t.add(condition, reason, pl.err)
-	}
-	if unsold {
-		c.unsold()
-	}
+	c.createMissing(ctx)
+	c.account()
 }
 
 // mark writes the marks of a worker's pod before its step is carried out.
 func (c *crewRound) mark(ctx context.Context, pl *place) error {
-	if pl.worker.Pod == nil {
+	content := encode(pl.step.Marks)
+	if pl.worker.Pod == nil || content == pl.pod.raw {
 		return nil
 	}
-	content, err := json.Marshal(pl.crew.step.Marks)
-	if err != nil {
-		return fmt.Errorf("encoding the marks of pod %s: %w", pl.pod.name, err)
-	}
-	if string(content) == pl.pod.raw {
-		return nil
-	}
-	return c.k.markPod(ctx, pl.pod, string(content), 0, "", false)
+	return c.k.markPod(ctx, pl.pod, content, 0, "", false)
 }
 
-// one carries out the step of one worker.
+// one carries out the step of one worker that has a pod.
 func (c *crewRound) one(ctx context.Context, drainer drain.Drainer, pl *place) error {
-	s := &pl.crew.step
+	s := &pl.step
 	w, _ := c.engineWorker(pl)
 	switch s.Verb {
-	case crew.CreatePod:
-		pod, sold := c.newCrewPod(pl, s.Marks)
-		if !sold {
-			*s = crew.Step{Worker: s.Worker, Phase: crew.Stopped, Verb: crew.Wait, Why: crew.NothingSold}
-			return nil
-		}
-		return c.k.createPod(ctx, c.p, pod)
 	case crew.DeletePod:
 		return c.deletePod(ctx, pl, s.Within)
 	case crew.Drain:

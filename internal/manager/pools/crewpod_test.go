@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/decide/cluster/crew"
+	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/manager/admit"
 	"github.com/waterline-io/waterline/internal/manager/pools/hadoop"
 	"github.com/waterline-io/waterline/internal/model"
@@ -47,8 +47,8 @@ func crewCase(t *testing.T, content string) string {
 	r.list()
 	pl := &r.places[0]
 	r.fill(pl, nil)
-	made, _ := crewed.newCrewPod(pl, crew.Marks{End: time.Date(2026, 11, 25, 9, 0, 0, 0, time.UTC)})
-	if row := rowOf(made); !row.crew || row.request != read.Floor.Plus(read.Beside) || crewMarks(row.raw).End.IsZero() {
+	made, _ := crewed.newCrewPod(pl, pool.Marks{End: time.Date(2026, 11, 25, 9, 0, 0, 0, time.UTC)})
+	if row := rowOf(made); !row.crew || row.request != read.Floor.Plus(read.Beside) || row.marks.End.IsZero() {
 		t.Errorf("the pod is read as %+v", row)
 	}
 	pod, err := yaml.Marshal(made)

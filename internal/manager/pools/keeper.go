@@ -171,18 +171,18 @@ func (k *keeper) round(ctx context.Context) bool {
 	r := &round{k: k, now: now, p: used, read: read, invalid: err != nil, nodes: nodes, t: &t}
 	if kind := r.kind(); kind != nil {
 		r.runCrew(ctx, kind)
-		k.workers = len(r.places)
-		k.report(ctx, now, p, r, &t)
-		return true
+	} else {
+		if p.DeletionTimestamp == nil {
+			r.prepare(ctx)
+		}
+		r.observe(ctx)
+		r.act(ctx)
 	}
-	if p.DeletionTimestamp == nil {
-		r.prepare(ctx)
-	}
-	r.observe(ctx)
 	k.workers = len(r.places)
-	r.act(ctx)
 	k.report(ctx, now, p, r, &t)
-	k.writeGone(ctx, now, p)
+	if r.crew == nil {
+		k.writeGone(ctx, now, p)
+	}
 	return true
 }
 
@@ -299,7 +299,7 @@ type place struct {
 	asks     pool.Question // to its NodeManager
 	step     pool.Step
 	idle     bool     // it runs nothing, and others may evict its pod
-	crew     crewSeen // of a worker of one size, instead of step
+	crew     crewSeen // of a worker of one size
 	err      error    // of the step
 }
 

@@ -1,7 +1,6 @@
 package pools
 
 import (
-	"cmp"
 	"maps"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,8 +42,7 @@ func (k *keeper) count(verb pool.Verb, err error) {
 func (k *keeper) show(r *round, s *v1alpha1.WorkerPoolStatus) {
 	phases := map[pool.Phase]int{}
 	for i := range r.places {
-		pl := &r.places[i]
-		phases[cmp.Or(pl.step.Phase, pool.Phase(pl.crew.step.Phase))]++ // one of the two is empty
+		phases[r.places[i].step.Phase]++
 	}
 	reachable := r.state.Known || r.crew != nil && r.crew.in.Known
 	k.mu.Lock()

@@ -72,8 +72,7 @@ func rowOf(p *corev1.Pod) podRow {
 		}
 	}
 	r.template, r.idle = p.Annotations[v1alpha1.AnnotationPoolTemplate], p.Labels[v1alpha1.LabelPoolBusy] == "false"
-	// A mark that cannot be read is none: the controller then waits longer, and kills nothing earlier. Of a worker of one
-	// size, these have its end.
+	// A mark that cannot be read is none: the controller then waits longer, and kills nothing earlier.
 	_ = json.Unmarshal([]byte(p.Annotations[v1alpha1.AnnotationPoolMarks]), &r.marks)
 	r.held, _ = strconv.ParseInt(p.Annotations[v1alpha1.AnnotationPoolHeld], 10, 64) // else 0, and it is written anew
 	r.allowance = p.Annotations[v1alpha1.AnnotationPoolAllowance]

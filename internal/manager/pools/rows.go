@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/decide/cluster/crew"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
+	"github.com/waterline-io/waterline/internal/decide/cluster/pool/crew"
 )
 
 const (
@@ -57,7 +57,7 @@ func attention(w *v1alpha1.WorkerStatus) int {
 		return 3
 	case phase == pool.Frozen:
 		return 2
-	case phase == pool.Active || phase == pool.Terminated || crew.Phase(w.Phase) == crew.Stopped:
+	case phase == pool.Active || phase == pool.Terminated || phase == crew.Stopped:
 		return 0
 	}
 	return 1

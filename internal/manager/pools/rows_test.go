@@ -149,7 +149,7 @@ func TestForeignReport(t *testing.T) {
 // TestPhases checks that the schema has the phases of both decisions, and no other.
 func TestPhases(t *testing.T) {
 	want := map[string]bool{}
-	for _, rule := range []string{"pool", "crew"} {
+	for _, rule := range []string{"pool", "pool/crew"} {
 		code, err := os.ReadFile("../../decide/cluster/" + rule + "/step.go")
 		if err != nil {
 			t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	actkube "github.com/waterline-io/waterline/internal/act/kube"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
+	"github.com/waterline-io/waterline/internal/decide/cluster/pool/crew"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 	"github.com/waterline-io/waterline/internal/yarn"
 )
@@ -172,12 +173,10 @@ func sameWorker(a, b v1alpha1.WorkerStatus) bool {
 
 // summarize writes the workers into a status. It returns whether none has anything left.
 func (r *round) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
-	if r.crew != nil {
-		return r.crew.summarize(s)
+	if s.Next, s.Containers, s.Workers = r.next(), 0, nil; r.crew != nil {
+		s.ResourceManager = nil
 	}
-	s.Next = r.next()
-	s.Containers, s.Workers = 0, nil
-	tally := r.tally
+	tally, one := r.tally, pool.Size{MemoryMiB: yarn.MiB(r.read.Floor.Memory), VCores: yarn.VCores(r.read.Floor.CPU, 1)}
 	var total, used pool.Size
 	decided := map[string]bool{}
 	gone = true
@@ -185,19 +184,20 @@ func (r *round) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
 		pl := &r.places[i]
 		decided[pl.worker.Name] = true
 		row := r.row(pl, &pl.row)
-		if m, _ := pl.worker.Manager(); m != nil {
+		switch m, _ := pl.worker.Manager(); {
+		case m != nil:
 			total, used = total.Plus(m.Total), used.Plus(m.Used)
 			row.Total, row.Containers = amountOf(m.Total), int32(m.Containers)
 			s.Containers += row.Containers
+		case r.crew != nil && pl.step.Phase == pool.Active:
+			total, row.Total = total.Plus(one), amountOf(one)
 		}
+		stopped := pl.pod == nil && (pl.step.Phase == pool.Terminated || pl.step.Phase == crew.Stopped)
 		// Without a ResourceManager, a worker is only [pool.Terminated] when its pool is not to wait for one any more.
-		idle := pl.step.Phase == pool.Terminated && pl.pod == nil && (!pl.worker.Excluded || !r.state.Known)
+		idle := stopped && (!pl.worker.Excluded || !r.state.Known)
 		gone = gone && idle && !r.shown(pl)
-		if pl.index < 0 && idle {
-			continue
-		}
-		if row.Phase == v1alpha1.WorkerPhase(pool.Terminated) && row.Ended == nil {
-			continue // it never ran
+		if idle && pl.index < 0 || stopped && row.Ended == nil {
+			continue // it is not the pool's any more, or never ran
 		}
 		s.Workers = append(s.Workers, row)
 	}
@@ -240,19 +240,13 @@ func (r *round) row(pl *place, was *v1alpha1.WorkerStatus) v1alpha1.WorkerStatus
 	step := &pl.step
 	row := v1alpha1.WorkerStatus{
 		Name: step.Worker, Node: pl.node, Phase: v1alpha1.WorkerPhase(step.Phase), Reason: string(step.Why),
-		Message: step.Text, Since: second(r.now), Attempts: int32(pl.worker.Attempts),
+		Message: message(pl), Since: second(r.now), Attempts: int32(pl.worker.Attempts),
 	}
 	if was.Phase == row.Phase {
 		row.Since = was.Since
 	}
 	if pl.worker.Pod != nil {
 		row.Pod = pl.pod.uid
-		if row.Message == "" && (step.Why == pool.PodStarting || step.Why == pool.NotRegistered) {
-			row.Message = pl.pod.waits
-		}
-	}
-	if step.Why == pool.HostNameMismatch {
-		row.Message = "its NodeManager registered as " + step.Text
 	}
 	if !pl.worker.Ended.IsZero() {
 		ended := second(pl.worker.Ended)
@@ -263,13 +257,11 @@ func (r *round) row(pl *place, was *v1alpha1.WorkerStatus) v1alpha1.WorkerStatus
 		row.Until = &until
 	}
 	switch {
-	case step.Verb != pool.DeletePod || !r.counts(pl):
-	case step.Failed:
+	case step.Verb == pool.DeletePod && step.Failed && r.counts(pl):
 		row.Attempts++
-	default:
-		row.Attempts = 0
-	}
-	if step.Phase == pool.Active && pool.Proven(r.now, pl.worker.Pod.Started) {
+	case r.crew != nil && step.Phase == pool.Active,
+		r.crew == nil && step.Phase == pool.Active && pool.Proven(r.now, pl.worker.Pod.Started),
+		r.crew == nil && step.Verb == pool.DeletePod && !step.Failed && r.counts(pl):
 		row.Attempts = 0
 	}
 	if row.Message == "" && row.Attempts > 0 {
@@ -277,6 +269,26 @@ func (r *round) row(pl *place, was *v1alpha1.WorkerStatus) v1alpha1.WorkerStatus
 	}
 	row.Message = kube.Shorten(row.Message, maxMessage) // health reports and host names are of any length
 	return row
+}
+
+// message returns details of a worker for people, besides its phase and reason.
+func message(pl *place) string {
+	s := &pl.step
+	switch {
+	case s.Why == pool.HostNameMismatch:
+		return "its NodeManager registered as " + s.Text
+	case s.Text != "":
+		return s.Text
+	case pl.worker.Pod != nil && (s.Why == pool.PodStarting || s.Why == pool.NotRegistered) && pl.pod.waits != "":
+		return pl.pod.waits
+	case pl.crew.silent != nil:
+		return pl.crew.silent.Error()
+	case s.Phase == pool.Draining && pl.crew.status.Work > 0:
+		return fmt.Sprintf("%d queries", pl.crew.status.Work)
+	case s.Phase == pool.Registering || s.Phase == pool.Lost:
+		return pl.crew.status.Text
+	}
+	return ""
 }
 
 // counts reports whether the end of a worker's pod counts in this round: it was told to end, for the first time. The

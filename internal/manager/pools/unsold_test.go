@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/decide/cluster/crew"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
+	"github.com/waterline-io/waterline/internal/decide/cluster/pool/crew"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
@@ -51,11 +51,12 @@ func TestUnsold(t *testing.T) {
 
 		r := unsoldRound(t, "testdata/crew/trino.yaml", sold)
 		c := &crewRound{round: r, kind: r.kind()}
-		c.in = crew.Input{Now: r.now, Workers: []crew.Worker{{
+		r.crew = c
+		c.in = crew.Input{Now: r.now, Workers: []crew.Worker{{Worker: pool.Worker{
 			Name: r.places[0].worker.Name, Wanted: true, Room: true, Unsold: r.places[0].worker.Unsold,
-		}}, Settings: crew.Settings{Attempts: 1}, Known: true}
+		}}}, Settings: crew.Settings{Attempts: 1}, Known: true}
 		c.act(t.Context(), nil)
-		if s := r.places[0].crew.step; s.Why != crew.NothingSold || s.Verb != crew.Wait || s.Phase != crew.Stopped {
+		if s := r.places[0].step; s.Why != crew.NothingSold || s.Verb != crew.Wait || s.Phase != crew.Stopped {
 			t.Errorf("%s: a worker of one size: %+v", name, s)
 		}
 		readyIsFalse(t, r)

@@ -73,30 +73,35 @@ type Tally struct {
 	Outdated int // that wait for their pods to be replaced
 }
 
-// Count counts workers by the steps of [Next] for the same input. A worker whose node has no room does not count as
-// wanted: otherwise a pool on all nodes would never be complete.
+// Count counts workers by the steps of [Next] for the same input.
 func Count(in *Input, steps []Step) (t Tally) {
-	for i, s := range steps {
-		t.add(s.Phase)
-		if s.Why == PodOutdated {
-			t.Outdated++
-		}
-		if in.Workers[i].Wanted && s.Why != NoRoom && s.Why != NodeCordoned {
-			t.Wanted++
-		}
+	for i := range steps {
+		t.Add(&in.Workers[i], &steps[i])
 	}
 	return t
 }
 
-// Left also counts a worker that was left out of the input, by its previous phase. It is wanted unless it was leaving.
-func (t *Tally) Left(before Phase) {
-	if !t.add(before) {
+// Add counts a worker by its step. A worker whose node has no room does not count as wanted: otherwise a pool on all
+// nodes would never be complete.
+func (t *Tally) Add(w *Worker, s *Step) {
+	t.count(s.Phase)
+	if s.Why == PodOutdated {
+		t.Outdated++
+	}
+	if w.Wanted && s.Why != NoRoom && s.Why != NodeCordoned {
 		t.Wanted++
 	}
 }
 
-// add counts a phase, and reports whether it is one of a worker that leaves.
-func (t *Tally) add(p Phase) (leaving bool) {
+// Left also counts a worker that was left out of the input, by its previous phase. It is wanted unless it was leaving.
+func (t *Tally) Left(before Phase) {
+	if !t.count(before) {
+		t.Wanted++
+	}
+}
+
+// count counts a phase, and reports whether it is one of a worker that leaves.
+func (t *Tally) count(p Phase) (leaving bool) {
 	switch p {
 	case Active, Shrinking:
 		t.Active++

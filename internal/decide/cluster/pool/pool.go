@@ -111,9 +111,9 @@ type Pod struct {
 	Marks          Marks
 }
 
-// Marks are notes of the controller on a pod: facts that neither YARN nor the API reports.
+// Marks are notes of the controller on a pod: facts that neither YARN, or another engine, nor the API reports.
 type Marks struct {
-	// Its NodeManager was seen running.
+	// Its NodeManager was seen running, or its engine listed it as active.
 	Registered bool `json:"registered,omitzero"`
 	// [RM.Since] of the ResourceManager that received Until.
 	Armed time.Time `json:"armed,omitzero"`
@@ -141,6 +141,15 @@ type Marks struct {
 	Leaving time.Time `json:"leaving,omitzero"`
 	// Since when its NodeManager is unhealthy; zero: it is healthy.
 	Unhealthy time.Time `json:"sick,omitzero"`
+	// This one and the next three are marks of a worker of one size (package crew): when its engine was last asked to
+	// drain it; zero: never, or the drain was taken back.
+	Asked time.Time `json:"asked,omitzero"`
+	// The engine showed the drain.
+	Drains bool `json:"drains,omitzero"`
+	// Since when its engine does not list it as active; zero: the engine lists it.
+	Missing time.Time `json:"missing,omitzero"`
+	// Since when its node is tight; zero: it is not.
+	Tight time.Time `json:"tight,omitzero"`
 	// The last known end of the worker; zero: it has none.
 	End time.Time `json:"end,omitzero"`
 }
@@ -305,25 +314,11 @@ func (r *round) held() int64 {
 
 // end returns when a worker that is to stop must have stopped.
 func (r *round) end() time.Time {
-	end := r.marks.Leaving.Add(r.set.Drain)
-	if !r.w.Wanted && !r.w.End.IsZero() {
-		end = r.w.End // it drains for the end of its window
-	}
-	if r.w.Pod.Evicted {
-		end = earlier(end, r.marks.Leaving.Add(r.set.Grace))
-	}
-	if end = earlier(end, r.marks.End); r.partly() {
+	end := r.w.StopsBy(&r.marks, r.set.Drain, r.set.Grace)
+	if r.partly() {
 		return end
 	}
 	return earlier(end, r.until()) // its slack is gone
-}
-
-// earlier returns the earlier of two times; the zero time is never.
-func earlier(a, b time.Time) time.Time {
-	if b.IsZero() || a.Before(b) {
-		return a
-	}
-	return b
 }
 
 // absent decides about a worker without a pod.

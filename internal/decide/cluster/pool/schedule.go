@@ -46,3 +46,24 @@ func Allowance(floor, rest Size, workers int) Size {
 
 // Over reports whether the last known end of a worker has come. It must have stopped, whatever is known besides.
 func (m *Marks) Over(now time.Time) bool { return !m.End.IsZero() && !now.Before(m.End) }
+
+// StopsBy returns when a worker with a pod that is to stop must have stopped. It has the time of a drain if it has no
+// end, and a grace if its node asks for its eviction.
+func (w *Worker) StopsBy(m *Marks, drain, grace time.Duration) time.Time {
+	end := m.Leaving.Add(drain)
+	if !w.Wanted && !w.End.IsZero() {
+		end = w.End // it drains for the end of its window
+	}
+	if w.Pod.Evicted {
+		end = earlier(end, m.Leaving.Add(grace))
+	}
+	return earlier(end, m.End)
+}
+
+// earlier returns the earlier of two times; the zero time is never.
+func earlier(a, b time.Time) time.Time {
+	if b.IsZero() || a.Before(b) {
+		return a
+	}
+	return b
+}

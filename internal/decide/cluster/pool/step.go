@@ -82,7 +82,7 @@ type Step struct {
 	Phase  Phase
 	Verb   Verb
 	Size   Size          // of Resize
-	Within time.Duration // of Resize, Exclude and DeletePod; never negative
+	Within time.Duration // of Resize, Exclude, drains and DeletePod; never negative
 	By     time.Time     // when a worker that is to stop must have stopped; zero: it is to stay
 	Marks  Marks         // to be on the pod before the verb is carried out
 	Held   int64         // MiB of memory that its containers use beyond what the slack of its node allows

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -50,26 +51,13 @@ func Tight(offer, bound model.Amount, seats []Seat) map[string]bool {
 	return all
 }
 
-// Tally counts workers for the status of their pool.
-type Tally struct {
-	Wanted  int // that are to run now, and that their nodes have room for
-	Active  int // that get work
-	Leaving int // that drain or stop
-}
-
-// Count counts workers by the steps of [Next] for the same input. A worker whose node has no room does not count as
-// wanted: otherwise a pool on all nodes would never be complete.
-func Count(in *Input, steps []Step) (t Tally) {
-	for i, s := range steps {
+// Count counts workers by the steps of [Next] for the same input, as [pool.Count] does.
+func Count(in *Input, steps []Step) (t pool.Tally) {
+	for i := range steps {
 		w := &in.Workers[i]
-		switch {
-		case s.Phase == Active:
-			t.Active++
-		case s.Phase == Draining, s.Phase == Stopped && w.Pod != nil:
+		t.Add(&w.Worker, &steps[i])
+		if steps[i].Phase == Stopped && w.Pod != nil {
 			t.Leaving++
-		}
-		if w.Wanted && s.Why != NoRoom && s.Why != NodeCordoned {
-			t.Wanted++
 		}
 	}
 	return t

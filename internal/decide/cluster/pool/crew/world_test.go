@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 )
 
 // Times of the world.
@@ -29,7 +31,7 @@ type world struct {
 	workers []*place
 	out     strings.Builder
 	said    map[string]string
-	tally   Tally
+	tally   pool.Tally
 	crash   func() bool // whether the controller is killed now; nil: never
 	kills   int         // tasks that ended with a pod whose time was over
 	early   int         // tasks that ended with a pod before
@@ -155,7 +157,7 @@ func (w *world) carry(p *place, s Step) bool {
 	}
 	switch s.Verb {
 	case CreatePod:
-		p.Pod = &Pod{}
+		p.Pod = &pool.Pod{}
 	case Drain:
 		if !w.refuses && p.up && !w.now.Before(p.boots) && !p.mute && p.drains.IsZero() {
 			p.drains = w.now

@@ -1,9 +1,14 @@
 package crew
 
-import "time"
+import "github.com/waterline-io/waterline/internal/decide/cluster/pool"
 
-// Phase is where a worker is in its life.
-type Phase string
+// What is to be done has the same form for all workers of pools.
+type (
+	Phase = pool.Phase
+	Verb  = pool.Verb
+	Code  = pool.Code
+	Step  = pool.Step
+)
 
 // The phases, in the order of a life, and then those beside it.
 const (
@@ -16,9 +21,6 @@ const (
 	Quarantined  Phase = "Quarantined"  // it is given up until a person looks at it
 )
 
-// Verb is what is to be done for a worker now.
-type Verb string
-
 // The verbs. Each has the same result if it is done twice.
 const (
 	Wait      Verb = "Wait"
@@ -27,9 +29,6 @@ const (
 	Undrain   Verb = "Undrain"   // take a drain back, where the engine can
 	DeletePod Verb = "DeletePod" // with this time for its processes to end
 )
-
-// Code is the reason for a step, in one word.
-type Code string
 
 // The reasons.
 const (
@@ -55,14 +54,3 @@ const (
 	WorkerLost             Code = "WorkerLost"             // its coordinator does not list it any more
 	CoordinatorUnreachable Code = "CoordinatorUnreachable" // the coordinator does not answer
 )
-
-// Step is what is to be done for a worker now.
-type Step struct {
-	Worker string
-	Phase  Phase
-	Verb   Verb
-	Within time.Duration // of Drain and DeletePod, and of Wait in a drain; never negative
-	Marks  Marks         // to be on the pod before the verb is carried out
-	Failed bool          // this pod counts as a failed attempt
-	Why    Code
-}

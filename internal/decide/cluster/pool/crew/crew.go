@@ -8,7 +8,11 @@
 // not before. And online services never wait for a query: what must end by a certain time ends then.
 package crew
 
-import "time"
+import (
+	"time"
+
+	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
+)
 
 const (
 	// idleGrace is the termination grace period of a deleted pod in which no query runs.
@@ -58,46 +62,11 @@ const (
 	Finished State = "Drained"  // it has no work
 )
 
-// Worker is a slot for one worker of the engine. The name of the slot stays the same over all of its pods.
+// Worker is a worker of a pool, with what its engine says about it.
 type Worker struct {
-	Name     string
-	Wanted   bool      // it is to run now
-	End      time.Time // it must have stopped by then, busy or not; zero: it has no end, or none that is known
-	Cordoned bool      // its node takes no new pods
-	Room     bool      // its node has room for its pod
-	Unsold   bool      // no policy sells anything
-	Tight    bool      // its node offers less than what is bound there, and this worker is to give way: see [Tight]
-	Ended    time.Time // when its last pod ended
-	Attempts int       // pods in a row that failed to register
-	State    State     // of its engine
-	Pod      *Pod      // nil: there is none
-	Over     bool      // the pod of the last worker is over and still there; then Pod is nil
-}
-
-// Pod is the pod of a worker.
-type Pod struct {
-	Started  time.Time // when its process was started last; zero: it was not
-	Deleting bool      // somebody deletes it, or drains its node
-	Evicted  bool      // its node asks for its eviction
-	Marks    Marks
-}
-
-// Marks are notes of the controller on a pod: facts that neither the engine nor the API reports.
-type Marks struct {
-	// The engine listed it as active.
-	Registered bool `json:"registered,omitzero"`
-	// Since when it is to stop; zero: it is to stay.
-	Leaving time.Time `json:"leaving,omitzero"`
-	// When its engine was last asked to drain it; zero: never, or the drain was taken back.
-	Asked time.Time `json:"asked,omitzero"`
-	// The engine showed the drain.
-	Drains bool `json:"drains,omitzero"`
-	// Since when its engine does not list it as active; zero: the engine lists it.
-	Missing time.Time `json:"missing,omitzero"`
-	// Since when its node is tight; zero: it is not.
-	Tight time.Time `json:"tight,omitzero"`
-	// The last known end of the worker; zero: it has none.
-	End time.Time `json:"end,omitzero"`
+	pool.Worker
+	State State
+	Tight bool // its node offers less than what is bound there, and this worker is to give way: see [Tight]
 }
 
 // Next returns the next step of each worker, in their order.
@@ -120,7 +89,7 @@ type round struct {
 	in    *Input
 	set   *Settings
 	w     *Worker
-	marks Marks // as they are to be
+	marks pool.Marks // as they are to be
 }
 
 func (r *round) next() Step {
@@ -128,7 +97,7 @@ func (r *round) next() Step {
 	if w.Wanted || !w.End.IsZero() { // otherwise its window is over, or gone from the settings
 		r.marks.End = w.End
 	}
-	over := !r.marks.End.IsZero() && !r.in.Now.Before(r.marks.End)
+	over := r.marks.Over(r.in.Now)
 	switch {
 	case w.Pod == nil:
 		return r.absent(w.Wanted && !over && !r.soon())
@@ -200,26 +169,6 @@ func (r *round) leaves() (Code, bool) {
 	return "", false
 }
 
-// end returns when a worker that is to stop must have stopped.
-func (r *round) end() time.Time {
-	end := r.marks.Leaving.Add(r.set.Drain)
-	if !r.w.Wanted && !r.w.End.IsZero() {
-		end = r.w.End // it drains for the end of its window
-	}
-	if r.w.Pod.Evicted {
-		end = earlier(end, r.marks.Leaving.Add(r.set.Grace))
-	}
-	return earlier(end, r.marks.End)
-}
-
-// earlier returns the earlier of two times; the zero time is never.
-func earlier(a, b time.Time) time.Time {
-	if b.IsZero() || a.Before(b) {
-		return a
-	}
-	return b
-}
-
 // absent decides about a worker without a pod that runs.
 func (r *round) absent(wanted bool) Step {
 	w := r.w
@@ -278,7 +227,7 @@ func later(a, b time.Time) time.Time {
 
 // drain decides about a worker that is to stop by a time.
 func (r *round) drain(why Code) Step {
-	w, left := r.w, r.end().Sub(r.in.Now)
+	w, left := r.w, r.w.StopsBy(&r.marks, r.set.Drain, r.set.Grace).Sub(r.in.Now)
 	asked := !r.marks.Asked.IsZero() && r.in.Now.Sub(r.marks.Asked) < drainRetry
 	s := Step{Phase: Draining, Verb: Wait, Within: left, Why: why}
 	switch {

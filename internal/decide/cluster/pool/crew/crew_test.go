@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/test/fixture"
 	"github.com/waterline-io/waterline/test/golden"
@@ -65,7 +66,7 @@ func (w *world) command(words []string) error {
 		w.run(seconds)
 		return err
 	case "worker":
-		w.workers = append(w.workers, &place{Worker: Worker{Name: words[1], Wanted: true, Room: true}})
+		w.workers = append(w.workers, &place{Worker: Worker{Worker: pool.Worker{Name: words[1], Wanted: true, Room: true}}})
 		return nil
 	}
 	i := slices.IndexFunc(w.workers, func(p *place) bool { return len(words) > 1 && p.Name == words[1] })
@@ -125,7 +126,9 @@ func TestHistories(t *testing.T) {
 		w.set.Reversible = seed%3 == 0
 		w.crash = func() bool { return random.IntN(40) == 0 }
 		for i := range 1 + random.IntN(4) {
-			w.workers = append(w.workers, &place{Worker: Worker{Name: "w" + strconv.Itoa(i), Wanted: true, Room: true}})
+			w.workers = append(w.workers, &place{Worker: Worker{
+				Worker: pool.Worker{Name: "w" + strconv.Itoa(i), Wanted: true, Room: true},
+			}})
 		}
 		died := 0
 		for range 60 {
