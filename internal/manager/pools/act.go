@@ -32,8 +32,8 @@ func (r *round) act(ctx context.Context) {
 	r.k.readLabels = pool.ReadLabels(&r.in, steps)
 	r.k.actor.Begin()
 	pool.Pace(&r.in, steps, r.k.actor.Most(r.now))
-	for i := range r.places {
-		r.places[i].step = steps[i]
+	for i, pl := range r.places {
+		pl.step = steps[i]
 	}
 	r.tally = pool.Count(&r.in, steps)
 	r.rest()
@@ -70,8 +70,7 @@ func (r *round) createMissing(ctx context.Context) {
 // because nothing is sold: Ready says it.
 func (r *round) account() {
 	unsold := false
-	for i := range r.places {
-		pl := &r.places[i]
+	for _, pl := range r.places {
 		unsold = unsold || pl.step.Why == pool.NothingSold
 		if pl.step.Verb != pool.Wait {
 			r.k.count(pl.step.Verb, pl.err)
@@ -91,7 +90,7 @@ func (r *round) account() {
 }
 
 // each calls f for each place, a few at a time.
-func (r *round) each(f func(pl *place)) { inParallel(r.those(func(*place) bool { return true }), f) }
+func (r *round) each(f func(pl *place)) { inParallel(r.places, f) }
 
 // all calls f for each place whose step has a verb and did not fail yet, a few at a time.
 func (r *round) all(verb pool.Verb, f func(pl *place)) {
@@ -99,13 +98,8 @@ func (r *round) all(verb pool.Verb, f func(pl *place)) {
 }
 
 // those returns the places for which ok is true.
-func (r *round) those(ok func(pl *place) bool) (places []*place) {
-	for i := range r.places {
-		if pl := &r.places[i]; ok(pl) {
-			places = append(places, pl)
-		}
-	}
-	return places
+func (r *round) those(ok func(pl *place) bool) []*place {
+	return slices.DeleteFunc(slices.Clone(r.places), func(pl *place) bool { return !ok(pl) })
 }
 
 func inParallel(places []*place, f func(pl *place)) {
@@ -136,8 +130,7 @@ func (r *round) markIdle(ctx context.Context, places []*place) {
 // toMark returns the workers whose pods are to be marked, without those that are resized, which is marked just before:
 // those with another mark, and those that only began to run something, or run nothing any more.
 func (r *round) toMark() (changed, busy, idle []*place) {
-	for i := range r.places {
-		pl := &r.places[i]
+	for _, pl := range r.places {
 		if pl.step.Verb == pool.Resize {
 			continue
 		}
@@ -199,8 +192,7 @@ const idleTime = time.Minute
 // their nodes.
 func (r *round) rest() {
 	since := map[string]time.Time{}
-	for i := range r.places {
-		pl := &r.places[i]
+	for _, pl := range r.places {
 		if pl.pod == nil {
 			continue
 		}
@@ -238,10 +230,8 @@ func (r *round) label(ctx context.Context) {
 		}
 	}
 	hosts := map[string]string{}
-	for i := range r.places {
-		if pl := &r.places[i]; pl.does(pool.LabelHost) {
-			hosts[pl.labelled] = spec.Name
-		}
+	for _, pl := range r.those(func(pl *place) bool { return pl.does(pool.LabelHost) }) {
+		hosts[pl.labelled] = spec.Name
 	}
 	if len(hosts) == 0 {
 		return
@@ -255,8 +245,8 @@ func (r *round) label(ctx context.Context) {
 func (r *round) exclude(ctx context.Context) {
 	add, remove := map[string]time.Duration{}, map[string]bool{}
 	var changed []*place
-	for i := range r.places {
-		switch pl := &r.places[i]; {
+	for _, pl := range r.places {
+		switch {
 		case pl.does(pool.Exclude):
 			add[pl.host], changed = pl.step.Within, append(changed, pl)
 		case pl.does(pool.Include):

@@ -53,7 +53,7 @@ func TestRefusedPods(t *testing.T) {
 		r.now, r.t, r.places = r.now.Add(after), &problems{}, nil
 		for i := range workers {
 			if name := fmt.Sprintf("w%d", i); !have[name] {
-				r.places = append(r.places, place{worker: &pool.Worker{Name: name}})
+				r.places = append(r.places, &place{worker: &pool.Worker{Name: name}})
 			}
 		}
 		left := r.create(r.those(func(*place) bool { return true }), func(pl *place) {
@@ -62,7 +62,7 @@ func TestRefusedPods(t *testing.T) {
 			}})
 		})
 		for i := range r.places {
-			pl := &r.places[i]
+			pl := r.places[i]
 			if was := slices.Contains(left, pl); !was {
 				mu.Lock()
 				tried[pl.worker.Name] = true
@@ -156,7 +156,7 @@ func TestEndsBeforeMarks(t *testing.T) {
 			end = r.now.Add(-time.Second)
 		}
 		r.in.Workers = append(r.in.Workers, pool.Worker{Name: name, Wanted: true, End: end, Pod: &pool.Pod{}})
-		r.places = append(r.places, place{pod: &podRow{name: name, uid: name}})
+		r.places = append(r.places, &place{pod: &podRow{name: name, uid: name}})
 	}
 	for i := range r.places {
 		r.places[i].worker = &r.in.Workers[i]

@@ -112,15 +112,14 @@ func (c *crewRound) observe(ctx context.Context, drainer drain.Drainer) {
 	c.list()
 	tight := c.k.c.tight(c.nodes)
 	c.recall()
-	for i := range c.places {
-		c.fill(&c.places[i], nil)
+	for _, pl := range c.places {
+		c.fill(pl, nil)
 	}
 	c.in = crew.Input{Now: c.now, Settings: c.crewSettings(c.kind), Known: drainer != nil}
 	if drainer != nil {
 		c.ask(ctx, drainer)
 	}
-	for i := range c.places {
-		pl := &c.places[i]
+	for _, pl := range c.places {
 		w := crew.Worker{Worker: *pl.worker, State: crew.State(pl.crew.status.State)}
 		if pl.pod != nil {
 			w.Tight = tight[pl.pod.uid]
@@ -145,8 +144,7 @@ func (c *crewRound) ask(ctx context.Context, drainer drain.Drainer) {
 		}
 	})
 	active := map[string]time.Time{}
-	for i := range c.places {
-		pl := &c.places[i]
+	for _, pl := range c.places {
 		if pl.crew.status.State == drain.Active {
 			if active[pl.pod.uid] = c.now; c.rests(pl) {
 				active[pl.pod.uid] = c.k.crew.active[pl.pod.uid]
@@ -189,8 +187,7 @@ func (c *crewRound) address(pl *place) string {
 // addresses returns where the web services of all workers are.
 func (c *crewRound) addresses() map[string]bool {
 	all := map[string]bool{}
-	for i := range c.places {
-		pl := &c.places[i]
+	for _, pl := range c.places {
 		if _, runs := c.engineWorker(pl); runs {
 			all[c.address(pl)] = true
 		}
@@ -226,8 +223,8 @@ func (c *Controller) tight(nodes map[string]Node) map[string]bool {
 func (c *crewRound) act(ctx context.Context, drainer drain.Drainer) {
 	steps := crew.Next(&c.in)
 	c.tally = crew.Count(&c.in, steps)
-	for i := range c.places {
-		c.places[i].step = steps[i]
+	for i, pl := range c.places {
+		pl.step = steps[i]
 	}
 	c.each(func(pl *place) { pl.err = c.mark(ctx, pl) })
 	for _, verb := range []pool.Verb{crew.DeletePod, crew.Drain, crew.Undrain} {

@@ -45,7 +45,7 @@ func crewCase(t *testing.T, content string) string {
 	r.k.status = &p.Status
 	crewed := &crewRound{round: r, kind: r.kind()}
 	r.list()
-	pl := &r.places[0]
+	pl := r.places[0]
 	r.fill(pl, nil)
 	made, _ := crewed.newCrewPod(pl, pool.Marks{End: time.Date(2026, 11, 25, 9, 0, 0, 0, time.UTC)})
 	if row := rowOf(made); !row.crew || row.request != read.Floor.Plus(read.Beside) || row.marks.End.IsZero() {

@@ -48,8 +48,13 @@ func (r *round) followDemand(ctx context.Context) {
 	}
 	d := &k.demand
 	if r.state.Known && r.now.Sub(d.tried) >= demandInterval {
-		last, err := r.lookAtDemand(ctx, d.last)
-		d.last = last
+		pending, err := r.pending(ctx)
+		switch {
+		case err == nil:
+			d.last = pool.Demand{Read: r.now, Pending: pending}
+		case d.last.Failing.IsZero():
+			d.last.Failing = r.now
+		}
 		switch {
 		case !errors.Is(err, errReadingOther):
 			d.tried, d.err = r.now, err
@@ -65,18 +70,6 @@ func (r *round) followDemand(ctx context.Context) {
 	}
 	r.in.Demand = d.last
 	d.known = pool.FollowDemand(&r.in, d.known)
-}
-
-// lookAtDemand asks what applications wait for. last is the answer before.
-func (r *round) lookAtDemand(ctx context.Context, last pool.Demand) (pool.Demand, error) {
-	pending, err := r.pending(ctx)
-	switch {
-	case err == nil:
-		return pool.Demand{Read: r.now, Pending: pending}, nil
-	case last.Failing.IsZero():
-		last.Failing = r.now
-	}
-	return last, err
 }
 
 // pending reads the queues, of one pool at a time: the manager's memory must have room for one answer only. A pool that

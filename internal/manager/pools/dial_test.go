@@ -259,7 +259,7 @@ func TestForeignExcludeFile(t *testing.T) {
 		t.Errorf("decided %+v", step)
 	}
 	step.Verb = pool.Include
-	r.places = []place{{worker: &r.in.Workers[0], host: "node-7", step: step}}
+	r.places = []*place{{worker: &r.in.Workers[0], host: "node-7", step: step}}
 	r.exclude(t.Context())
 	if is, err := os.ReadFile(path); err != nil || string(is) != content {
 		t.Errorf("%v, %s", err, is)

@@ -9,12 +9,6 @@ import (
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
-// barred reports whether no pod may be made, because it would not be safe.
-func (r *round) barred() bool {
-	reason, _ := r.bar()
-	return reason != ""
-}
-
 // bar returns why no pod may be made, and what to do: the cluster is secure, and nobody said as whom containers run, or
 // an image of the tenant would run as root, in a pool from before the rule of the API against it. "": it may.
 func (r *round) bar() (reason string, why error) {

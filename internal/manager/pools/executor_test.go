@@ -37,9 +37,10 @@ func TestSecureClusterNeedsExecutor(t *testing.T) {
 		}
 		r.reportBarred()
 		problem, found := r.t.all[v1alpha1.ConditionPodsRefused]
-		if r.barred() != c.barred || found != c.barred {
+		_, why := r.bar()
+		if (why != nil) != c.barred || found != c.barred {
 			t.Errorf("with a Secret: %v, executor %q: missing %v, condition %v", c.secret != nil, c.executor,
-				r.barred(), found)
+				why, found)
 		}
 		if found && (problem.reason != "ContainersShareUser" ||
 			!strings.Contains(problem.message(), "spec.yarn.containerExecutor")) {
@@ -61,21 +62,26 @@ func TestGuardImage(t *testing.T) {
 		})
 		r.nodes["n1"] = Node{}
 		r.list()
-		r.fill(&r.places[0], nil)
+		r.fill(r.places[0], nil)
 		r.reportBarred()
 		why, found := r.t.all[v1alpha1.ConditionPodsRefused]
 		if r.places[0].worker.Barred != linux || found != linux || linux && (why.reason != "GuardImageNotAllowed" ||
 			!strings.Contains(why.message(), "spec.yarn.guard.image")) {
-			t.Errorf("executor %q: barred %v, condition %+v", executor, r.barred(), why)
+			t.Errorf("executor %q: barred: %v, condition %+v", executor, r.places[0].worker.Barred, why)
 		}
-		made, _ := r.newPod(&r.places[0], pool.Marks{})
+		made, _ := r.newPod(r.places[0], pool.Marks{})
 		all := made.Spec.InitContainers
 		i := slices.IndexFunc(all, func(c corev1.Container) bool { return c.Name == hadoop.GuardContainer })
 		if got := all[i].Image; got != want {
 			t.Errorf("executor %q: the guard's image is %s, want %s", executor, got, want)
 		}
-		if r.p.Spec.YARN.Guard.Image = ""; r.barred() {
+		if r.p.Spec.YARN.Guard.Image = ""; barred(r) {
 			t.Errorf("executor %q: no pod is made without an image of the pool", executor)
 		}
 	}
+}
+
+func barred(r *round) bool {
+	_, why := r.bar()
+	return why != nil
 }

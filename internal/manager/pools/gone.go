@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
@@ -140,12 +139,6 @@ func (k *keeper) addGone(ctx context.Context, p *v1alpha1.WorkerPool, name strin
 	if err != nil {
 		return err
 	}
-	return k.apply(ctx, p, k.c.o.Core, "configmaps", name, &corev1.ConfigMap{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: p.Namespace, Name: name, Labels: map[string]string{v1alpha1.LabelPool: p.Name},
-			OwnerReferences: []metav1.OwnerReference{owner(p)},
-		},
-		Data: map[string]string{v1alpha1.PoolGoneKey: content},
-	})
+	return k.apply(ctx, p, k.c.o.Core, "configmaps",
+		configMap(p, name, v1alpha1.LabelPool, map[string]string{v1alpha1.PoolGoneKey: content}))
 }

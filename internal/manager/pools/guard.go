@@ -1,7 +1,6 @@
 package pools
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
@@ -18,13 +17,8 @@ func (r *round) allowance(pl *place) string {
 
 // allowanceText returns an allowance as the annotation has it.
 func allowanceText(size pool.Size, until time.Time) string {
-	a := struct {
+	return encode(struct {
 		pool.Size
 		Until time.Time `json:"until,omitzero"`
-	}{size, until.UTC()}
-	text, err := json.Marshal(a)
-	if err != nil {
-		return "" // numbers and times can be written
-	}
-	return string(text)
+	}{size, until.UTC()})
 }

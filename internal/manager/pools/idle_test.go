@@ -22,8 +22,8 @@ func TestIdle(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w", UID: "u", Namespace: r.p.Namespace}}
 	place := func() *place {
 		row := rowOf(pod)
-		r.places = []place{{worker: &pool.Worker{Pod: &pool.Pod{}, Managers: []pool.Manager{m}}, pod: &row}}
-		return &r.places[0]
+		r.places = []*place{{worker: &pool.Worker{Pod: &pool.Pod{}, Managers: []pool.Manager{m}}, pod: &row}}
+		return r.places[0]
 	}
 	for _, c := range []struct {
 		about      string

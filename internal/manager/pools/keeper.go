@@ -273,7 +273,7 @@ type round struct {
 	t       *problems
 
 	state   observeyarn.State
-	places  []place
+	places  []*place
 	before  map[string]*v1alpha1.WorkerStatus // by worker, as the round before left them
 	in      pool.Input
 	tally   pool.Tally

@@ -41,8 +41,8 @@ func (k *keeper) count(verb pool.Verb, err error) {
 // show keeps what the metrics show.
 func (k *keeper) show(r *round, s *v1alpha1.WorkerPoolStatus) {
 	phases := map[pool.Phase]int{}
-	for i := range r.places {
-		phases[r.places[i].step.Phase]++
+	for _, pl := range r.places {
+		phases[pl.step.Phase]++
 	}
 	reachable := r.state.Known || r.crew != nil && r.crew.in.Known
 	k.mu.Lock()

@@ -13,8 +13,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
@@ -44,34 +42,25 @@ func (r *round) applyObjects(ctx context.Context, files map[string]string, port 
 	if k.applied == from {
 		return
 	}
-	meta := func(name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{
-			Namespace: p.Namespace, Name: name, Labels: map[string]string{v1alpha1.LabelPool: p.Name},
-			OwnerReferences: []metav1.OwnerReference{owner(p)},
-		}
-	}
 	selector := map[string]string{v1alpha1.LabelPool: p.Name}
 	// Pods without a controller that Kubernetes knows can only have a minimum.
 	all := intstr.FromInt32(math.MaxInt32)
 	for _, o := range []struct {
 		client   rest.Interface
 		resource string
-		name     string
-		object   any
+		object   metav1.Object
 	}{
-		{k.c.o.Core, "services", p.Name, &corev1.Service{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta(p.Name),
+		{k.c.o.Core, "services", &corev1.Service{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: metaOf(p, p.Name, v1alpha1.LabelPool),
 			Spec: corev1.ServiceSpec{
 				ClusterIP: corev1.ClusterIPNone, Selector: selector, PublishNotReadyAddresses: true,
 				Ports: []corev1.ServicePort{{Name: "nm", Port: port, Protocol: corev1.ProtocolTCP}},
 			},
 		}},
-		{k.c.o.Core, "configmaps", objectName(p), &corev1.ConfigMap{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: meta(objectName(p)),
-			Data: files,
-		}},
-		{k.c.o.Policy, "poddisruptionbudgets", objectName(p), &policyv1.PodDisruptionBudget{
-			TypeMeta: metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"}, ObjectMeta: meta(objectName(p)),
+		{k.c.o.Core, "configmaps", configMap(p, objectName(p), v1alpha1.LabelPool, files)},
+		{k.c.o.Policy, "poddisruptionbudgets", &policyv1.PodDisruptionBudget{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
+			ObjectMeta: metaOf(p, objectName(p), v1alpha1.LabelPool),
 			Spec: policyv1.PodDisruptionBudgetSpec{
 				MinAvailable: &all, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{
 					v1alpha1.LabelPool: p.Name, v1alpha1.LabelPoolBusy: "true",
@@ -79,7 +68,7 @@ func (r *round) applyObjects(ctx context.Context, files map[string]string, port 
 			},
 		}},
 	} {
-		if k.unprepared = k.apply(ctx, p, o.client, o.resource, o.name, o.object); k.unprepared != nil {
+		if k.unprepared = k.apply(ctx, p, o.client, o.resource, o.object); k.unprepared != nil {
 			r.t.add(v1alpha1.ConditionStepsFailed, "ApplyFailed", k.unprepared)
 			return
 		}
@@ -90,11 +79,26 @@ func (r *round) applyObjects(ctx context.Context, files map[string]string, port 
 // objectName is the name of the ConfigMap and the PodDisruptionBudget of a pool.
 func objectName(p *v1alpha1.WorkerPool) string { return p.Name + "-workers" }
 
+// metaOf returns the metadata of an object of a pool. The label names the pool.
+func metaOf(p *v1alpha1.WorkerPool, name, label string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: p.Namespace, Name: name, Labels: map[string]string{label: p.Name},
+		OwnerReferences: []metav1.OwnerReference{owner(p)},
+	}
+}
+
+func configMap(p *v1alpha1.WorkerPool, name, label string, data map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metaOf(p, name, label), Data: data,
+	}
+}
+
 // apply brings an object of a pool to a state by server-side apply. An object of that name that the pool does not
 // control belongs to somebody else: it is left alone.
 func (k *keeper) apply(
-	ctx context.Context, p *v1alpha1.WorkerPool, client rest.Interface, resource, name string, object any,
+	ctx context.Context, p *v1alpha1.WorkerPool, client rest.Interface, resource string, object metav1.Object,
 ) error {
+	name := object.GetName()
 	have, err := metadata(ctx, client, p.Namespace, resource, name)
 	if err != nil {
 		return err
@@ -102,18 +106,12 @@ func (k *keeper) apply(
 	if have != nil && !controls(p, have) {
 		return nameTaken(p, resource, have)
 	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		return fmt.Errorf("encoding %s %s/%s: %w", resource, p.Namespace, name, err)
-	}
 	force := "false" // somebody may make one at this moment
 	if have != nil {
 		force = "true"
-		if err := unstructured.SetNestedField(content, string(have.UID), "metadata", "uid"); err != nil { // still this one
-			return fmt.Errorf("encoding %s %s/%s: %w", resource, p.Namespace, name, err)
-		}
+		object.SetUID(have.UID) // still this one
 	}
-	body, err := json.Marshal(content)
+	body, err := json.Marshal(object)
 	if err != nil {
 		return fmt.Errorf("encoding %s %s/%s: %w", resource, p.Namespace, name, err)
 	}
@@ -185,16 +183,23 @@ func (k *keeper) releaseWithNamespace(ctx context.Context, p *v1alpha1.WorkerPoo
 
 // setFinalizers replaces the finalizers of a pool, unless it changed meanwhile.
 func (k *keeper) setFinalizers(ctx context.Context, p *v1alpha1.WorkerPool, finalizers []string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": p.UID, "resourceVersion": p.ResourceVersion, "finalizers": finalizers,
-	}})
-	if err != nil {
-		return fmt.Errorf("encoding the finalizers: %w", err)
+	return k.patch(ctx, k.c.o.Custom, "setting the finalizers of the pool", "workerpools", p.Name, map[string]any{
+		"metadata": map[string]any{"uid": p.UID, "resourceVersion": p.ResourceVersion, "finalizers": finalizers},
+	})
+}
+
+// patch changes an object, or its status, by a merge patch. It is no error if the object is gone, is another one of that
+// name, or changed meanwhile. doing says what for.
+func (k *keeper) patch(
+	ctx context.Context, client rest.Interface, doing, resource, name string, document any, sub ...string,
+) error {
+	body, err := json.Marshal(document)
+	if err == nil {
+		err = client.Patch(types.MergePatchType).Namespace(k.namespace).Resource(resource).Name(name).
+			SubResource(sub...).Timeout(apiTimeout).Body(body).Do(ctx).Error()
 	}
-	err = k.c.o.Custom.Patch(types.MergePatchType).Namespace(p.Namespace).Resource("workerpools").Name(p.Name).
-		Timeout(apiTimeout).Body(patch).Do(ctx).Error()
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("setting the finalizers of the pool: %w", err)
+		return fmt.Errorf("%s: %w", doing, err)
 	}
 	return nil
 }
@@ -259,17 +264,8 @@ func (k *keeper) markPod(
 	if pod.guarded {
 		annotations[v1alpha1.AnnotationPoolAllowance] = allowance
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+	return k.patch(ctx, k.c.o.Core, "marking pod "+pod.name, "pods", pod.name, map[string]any{"metadata": map[string]any{
 		"uid": pod.uid, "annotations": annotations,
 		"labels": map[string]any{v1alpha1.LabelPoolBusy: strconv.FormatBool(!idle)},
 	}})
-	if err != nil {
-		return fmt.Errorf("encoding the marks of pod %s: %w", pod.name, err)
-	}
-	err = k.c.o.Core.Patch(types.MergePatchType).Namespace(k.namespace).Resource("pods").Name(pod.name).
-		Timeout(apiTimeout).Body(patch).Do(ctx).Error()
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("marking pod %s: %w", pod.name, err)
-	}
-	return nil
 }

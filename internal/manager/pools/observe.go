@@ -88,14 +88,14 @@ func (r *round) observe(ctx context.Context) {
 	r.watch()
 	on := k.c.workersOn()
 	r.recall()
-	for i := range r.places {
-		r.fill(&r.places[i], on)
+	for _, pl := range r.places {
+		r.fill(pl, on)
 	}
 	r.ask(ctx)
 	// A worker whose numbers are not true yet is left alone, but not for long: it may have to stop.
 	r.unsettled = map[string]bool{}
 	since := map[string]time.Time{}
-	r.places = slices.DeleteFunc(r.places, func(pl place) bool {
+	r.places = slices.DeleteFunc(r.places, func(pl *place) bool {
 		if pl.settled {
 			return false
 		}
@@ -108,23 +108,19 @@ func (r *round) observe(ctx context.Context) {
 	})
 	k.unsettled = since
 	r.in.Workers = make([]pool.Worker, len(r.places))
-	for i := range r.places {
-		pl := &r.places[i]
+	for i, pl := range r.places {
 		r.in.Workers[i], pl.worker = *pl.worker, &r.in.Workers[i]
-		if m, _ := pl.worker.Manager(); r.state.Known {
-			r.t.add(v1alpha1.ConditionStepsFailed, "StepFailed", k.actor.Check(r.now, pl.worker.Name, totalOf(m)))
+		if !r.state.Known {
+			continue
 		}
+		var total *pool.Size
+		if m, _ := pl.worker.Manager(); m != nil {
+			total = &m.Total
+		}
+		r.t.add(v1alpha1.ConditionStepsFailed, "StepFailed", k.actor.Check(r.now, pl.worker.Name, total))
 	}
 	r.followDemand(ctx)
 	r.reportBarred()
-}
-
-// totalOf returns the total of a NodeManager; nil if there is none.
-func totalOf(m *pool.Manager) *pool.Size {
-	if m == nil {
-		return nil
-	}
-	return &m.Total
 }
 
 // look reads the cluster, and notes which ResourceManager is active.
@@ -238,7 +234,7 @@ func (r *round) list() {
 	maps.DeleteFunc(r.k.counted, func(uid string, _ bool) bool { return !there[uid] })
 	maps.DeleteFunc(r.k.starts, func(uid string, _ start) bool { return !there[uid] })
 	add := func(name, node string, index int) {
-		pl := place{worker: &pool.Worker{Name: name}, node: node, index: index, pod: pods[name]}
+		pl := &place{worker: &pool.Worker{Name: name}, node: node, index: index, pod: pods[name]}
 		delete(pods, name)
 		if pl.pod != nil && pl.pod.node != "" {
 			pl.node = pl.pod.node
@@ -273,9 +269,9 @@ func (r *round) list() {
 // recall fills in what the previous round recorded of each worker.
 func (r *round) recall() {
 	r.before = rows(r.k.status)
-	for i := range r.places {
-		if row := r.before[r.places[i].worker.Name]; row != nil {
-			r.places[i].row = *row
+	for _, pl := range r.places {
+		if row := r.before[pl.worker.Name]; row != nil {
+			pl.row = *row
 		}
 	}
 }
@@ -343,7 +339,8 @@ func (r *round) fill(pl *place, on map[string]int) {
 	w.Cordoned = known && n.Closed(r.tolerations())
 	w.Room = r.p.Spec.Replicas != nil || n.Room(r.read.Floor.Plus(r.read.Overhead).Plus(r.read.Beside))
 	w.Unsold, w.Sells = pl.pod == nil && !r.sold(), n.Selling
-	w.Barred = r.barred()
+	_, why := r.bar()
+	w.Barred = why != nil
 	floor, ceiling := r.in.Settings.Floor, pool.Size{}
 	if pl.pod != nil {
 		if own, most := r.bounds(pl.pod); own != (pool.Size{}) {
@@ -416,8 +413,7 @@ func (r *round) ask(ctx context.Context) {
 	}
 	there := map[string]bool{}
 	var running, starting []*place
-	for i := range r.places {
-		pl := &r.places[i]
+	for _, pl := range r.places {
 		if pl.worker.Pod == nil {
 			continue
 		}

@@ -64,7 +64,7 @@ func TestAsked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &round{k: &keeper{}, now: now, t: &problems{}, places: []place{
+		r := &round{k: &keeper{}, now: now, t: &problems{}, places: []*place{
 			{host: "w-0", pod: &podRow{ip: ip}, worker: &pool.Worker{
 				Name: "w-0", Pod: &pool.Pod{Started: now.Add(-time.Hour), Marks: c.marks}, Managers: c.managers,
 			}}, {worker: &pool.Worker{Name: "w-1"}},

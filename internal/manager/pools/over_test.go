@@ -26,8 +26,8 @@ func oneRound(
 		edit(r)
 	}
 	r.in = pool.Input{Now: at, Settings: r.settings(), RM: pool.RM{Known: r.state.Known, Labels: true}}
-	r.places = []place{{worker: &pool.Worker{Name: "w"}, node: "n1"}}
-	if pl = &r.places[0]; pod != nil {
+	r.places = []*place{{worker: &pool.Worker{Name: "w"}, node: "n1"}}
+	if pl = r.places[0]; pod != nil {
 		row := rowOf(pod)
 		pl.pod = &row
 	}

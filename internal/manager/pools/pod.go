@@ -131,11 +131,11 @@ func podMatters(before, after podRow) bool {
 	return before != after
 }
 
-// encode returns the marks as the annotation has them.
-func encode(m pool.Marks) string {
-	text, err := json.Marshal(m)
+// encode returns a value as JSON; "" if it cannot be written, which those of texts, numbers and times always can.
+func encode(value any) string {
+	text, err := json.Marshal(value)
 	if err != nil {
-		return "" // times and booleans can be written
+		return ""
 	}
 	return string(text)
 }
@@ -158,8 +158,7 @@ func (r *round) newPod(pl *place, marks pool.Marks) (batch *corev1.Pod, sold boo
 	setHook(w, hadoop.Linger(r.read.Drain, marks.End, r.graceful()))
 	// The pod's pause process reaps what containers leave behind. Java does not: as process 1, it collected a zombie for
 	// every container that YARN killed.
-	yes := true
-	p.Spec.ShareProcessNamespace = &yes
+	p.Spec.ShareProcessNamespace = new(true)
 	p.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	p.Annotations[v1alpha1.AnnotationPoolTemplate] = r.template()
 	hadoop.AddGuard(p, r.p.Spec.YARN, r.k.c.o.GuardImage, r.read.Floor.Plus(r.read.Overhead),
@@ -310,8 +309,7 @@ func (r *round) placeOn(p *corev1.Pod, pl *place) {
 }
 
 func owner(p *v1alpha1.WorkerPool) metav1.OwnerReference {
-	yes := true
 	return metav1.OwnerReference{
-		APIVersion: v1alpha1.GroupVersion, Kind: "WorkerPool", Name: p.Name, UID: p.UID, Controller: &yes,
+		APIVersion: v1alpha1.GroupVersion, Kind: "WorkerPool", Name: p.Name, UID: p.UID, Controller: new(true),
 	}
 }

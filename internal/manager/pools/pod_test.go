@@ -73,7 +73,7 @@ func podOf(t *testing.T, given string) (*v1alpha1.WorkerPool, *corev1.Pod) {
 	}
 	r.k.status = &p.Status
 	r.list()
-	pl := &r.places[0]
+	pl := r.places[0]
 	r.fill(pl, nil)
 	end := time.Date(2026, 11, 25, 9, 0, 0, 0, time.UTC)
 	made, _ := r.newPod(pl, pool.Marks{End: end})

@@ -87,9 +87,9 @@ func New(o Options) *Controller {
 	}
 	for _, namespace := range o.Namespaces {
 		pools := cache.New(func(obj any) *v1alpha1.WorkerPool { return obj.(*v1alpha1.WorkerPool) })
-		pools.Changed = c.changed
+		pools.Changed = c.Wake
 		pods := cache.New(func(obj any) podRow { return rowOf(obj.(*corev1.Pod)) })
-		pods.Changed, pods.Matters = c.changed, podMatters
+		pods.Changed, pods.Matters = c.Wake, podMatters
 		pods.Gone = func(p podRow) { c.keepGone(namespace, p) }
 		c.pools[namespace], c.pods[namespace] = pools, pods
 	}
@@ -97,9 +97,7 @@ func New(o Options) *Controller {
 }
 
 // Wake makes every pool look at once, because nodes have changed.
-func (c *Controller) Wake() { c.changed() }
-
-func (c *Controller) changed() {
+func (c *Controller) Wake() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
@@ -140,7 +138,7 @@ func (c *Controller) dispatch(ctx context.Context, wg *sync.WaitGroup) {
 					c.mu.Lock()
 					delete(c.keepers, key)
 					c.mu.Unlock()
-					c.changed() // a pool of that name that came meanwhile has no keeper yet
+					c.Wake() // a pool of that name that came meanwhile has no keeper yet
 				})
 			}
 			k.poke()

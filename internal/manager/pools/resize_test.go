@@ -70,7 +70,7 @@ func TestShrinkFirst(t *testing.T) {
 				if grown[name] {
 					continue
 				}
-				r.places = append(r.places, place{
+				r.places = append(r.places, &place{
 					pod: &podRow{name: name},
 					worker: &pool.Worker{Name: name, Pod: &pool.Pod{}, Managers: []pool.Manager{{
 						ID: name + ":1", State: "RUNNING", Total: pool.Size{MemoryMiB: 2048, VCores: 2},

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
@@ -89,15 +88,8 @@ func (k *keeper) writeReports(ctx context.Context, p *v1alpha1.WorkerPool, s *v1
 		if i < len(k.reports) && k.reports[i] == string(content) {
 			continue
 		}
-		name := reportName(p, i)
-		err = k.apply(ctx, p, k.c.o.Core, "configmaps", name, &corev1.ConfigMap{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: p.Namespace, Name: name, Labels: map[string]string{v1alpha1.LabelPoolReport: p.Name},
-				OwnerReferences: []metav1.OwnerReference{owner(p)},
-			},
-			Data: map[string]string{v1alpha1.PoolReportKey: string(content)},
-		})
+		err = k.apply(ctx, p, k.c.o.Core, "configmaps", configMap(p, reportName(p, i), v1alpha1.LabelPoolReport,
+			map[string]string{v1alpha1.PoolReportKey: string(content)}))
 		if err != nil {
 			return err
 		}

@@ -108,7 +108,7 @@ func TestToMark(t *testing.T) {
 		pl := place{worker: &pool.Worker{Name: name, Pod: &pool.Pod{}}, pod: &podRow{name: name, marks: marks}}
 		pl.step = pool.Step{Verb: pool.Wait, Marks: marks}
 		edit(&pl)
-		r.places = append(r.places, pl)
+		r.places = append(r.places, &pl)
 	}
 	add("same", func(*place) {})
 	add("same time", func(pl *place) { pl.step.Marks.Grown = at.In(time.FixedZone("UTC", 0)) })

@@ -84,14 +84,11 @@ func (r *round) newTemplate() string {
 	id.Addresses, id.CoolDown = nil, nil
 	y.Label, y.Admins, y.AuthSecret, y.ExcludeFile = v1alpha1.NodeLabelSpec{}, nil, nil, ""
 	y.Shuffle = nil
-	content, err := json.Marshal([]any{
+	content := encode([]any{
 		y, id, r.p.Spec.Template, r.read.Floor, r.read.Ceiling, r.read.Overhead, r.read.VCoresPerCPU,
 		r.read.Drain, r.graceful(),
 	})
-	if err != nil {
-		return "" // amounts and texts can be written
-	}
 	sum := fnv.New64a()
-	_, _ = sum.Write(content) // never fails
+	_, _ = sum.Write([]byte(content)) // never fails
 	return fmt.Sprintf("%016x", sum.Sum64())
 }

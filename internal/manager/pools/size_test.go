@@ -57,8 +57,8 @@ func TestPodKeepsItsSize(t *testing.T) {
 		r := poolRound(t, file, nil)
 		r.nodes["n1"] = Node{Labels: map[string]string{"pool": "web"}}
 		r.list()
-		r.fill(&r.places[0], nil)
-		made, _ := r.newPod(&r.places[0], pool.Marks{})
+		r.fill(r.places[0], nil)
+		made, _ := r.newPod(r.places[0], pool.Marks{})
 		made.Spec.NodeName = "n1"
 		was := r.settings()
 		for about, c := range map[string]struct {

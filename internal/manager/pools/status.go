@@ -3,7 +3,6 @@ package pools
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,11 +11,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	actkube "github.com/waterline-io/waterline/internal/act/kube"
@@ -50,12 +47,8 @@ func (k *keeper) report(ctx context.Context, now time.Time, p *v1alpha1.WorkerPo
 		if !r.invalid {
 			next.ValidSpec = specText(&p.Spec)
 		}
-		next.Selector, next.Replicas = v1alpha1.LabelPool+"="+p.Name, 0
-		for i := range r.places {
-			if pod := r.places[i].pod; pod != nil && !pod.over {
-				next.Replicas++
-			}
-		}
+		next.Selector = v1alpha1.LabelPool + "=" + p.Name
+		next.Replicas = int32(len(r.those(func(pl *place) bool { return pl.pod != nil && !pl.pod.over })))
 	}
 	k.conditions(&next, p, r, t)
 	k.warn(ctx, p, t)
@@ -104,11 +97,10 @@ const maxSpec = 256 << 10
 
 // specText returns a spec as the status keeps it; "" if it is too long.
 func specText(s *v1alpha1.WorkerPoolSpec) string {
-	text, err := json.Marshal(s)
-	if err != nil || len(text) > maxSpec { // all of it was read from JSON
-		return ""
+	if text := encode(s); len(text) <= maxSpec {
+		return text
 	}
-	return string(text)
+	return ""
 }
 
 // without takes from a status, and from each of its workers, what does not count in a comparison.
@@ -180,8 +172,7 @@ func (r *round) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
 	var total, used pool.Size
 	decided := map[string]bool{}
 	gone = true
-	for i := range r.places {
-		pl := &r.places[i]
+	for _, pl := range r.places {
 		decided[pl.worker.Name] = true
 		row := r.row(pl, &pl.row)
 		switch m, _ := pl.worker.Manager(); {
@@ -438,29 +429,15 @@ func (r *round) unexclude() error {
 	return err
 }
 
+// writeStatus writes a status by a merge patch that also removes what the status no longer has.
 func (k *keeper) writeStatus(ctx context.Context, p *v1alpha1.WorkerPool, s *v1alpha1.WorkerPoolStatus) error {
-	patch, err := json.Marshal(map[string]any{
+	return k.patch(ctx, k.c.o.Custom, "writing the status", "workerpools", p.Name, map[string]any{
 		"metadata": map[string]any{"uid": p.UID}, // a new pool of the same name is a conflict
-		"status":   statusPatch(s),
-	})
-	if err != nil {
-		return fmt.Errorf("encoding the status: %w", err)
-	}
-	err = k.c.o.Custom.Patch(types.MergePatchType).Namespace(p.Namespace).Resource("workerpools").Name(p.Name).
-		SubResource("status").Timeout(apiTimeout).Body(patch).Do(ctx).Error()
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("writing the status: %w", err)
-	}
-	return nil
-}
-
-// statusPatch returns a merge patch that also removes what the status no longer has.
-func statusPatch(s *v1alpha1.WorkerPoolStatus) map[string]any {
-	patch := map[string]any{
-		"observedGeneration": s.ObservedGeneration, "replicas": s.Replicas, "selector": s.Selector,
-		"reports": s.Reports, "wanted": s.Wanted, "active": s.Active, "leaving": s.Leaving,
-		"containers": s.Containers, "total": s.Total, "used": s.Used, "workers": s.Workers, "conditions": s.Conditions,
-		"resourceManager": s.ResourceManager, "next": s.Next, "validSpec": s.ValidSpec,
-	}
-	return patch
+		"status": map[string]any{
+			"observedGeneration": s.ObservedGeneration, "replicas": s.Replicas, "selector": s.Selector,
+			"reports": s.Reports, "wanted": s.Wanted, "active": s.Active, "leaving": s.Leaving,
+			"containers": s.Containers, "total": s.Total, "used": s.Used, "workers": s.Workers, "conditions": s.Conditions,
+			"resourceManager": s.ResourceManager, "next": s.Next, "validSpec": s.ValidSpec,
+		},
+	}, "status")
 }

@@ -38,7 +38,7 @@ func unsoldRound(t *testing.T, file string, sold func() bool) *round {
 	r.k.status = &p.Status
 	r.list()
 	r.places = r.places[:1]
-	r.fill(&r.places[0], nil)
+	r.fill(r.places[0], nil)
 	return r
 }
 
@@ -67,7 +67,7 @@ func TestUnsold(t *testing.T) {
 		w.Wanted, w.Room = true, true
 		r.in = pool.Input{Now: r.now, Workers: []pool.Worker{*w}, Settings: pool.Settings{Attempts: 1}}
 		r.in.RM = pool.RM{Known: true, Labels: true}
-		pl := &r.places[0]
+		pl := r.places[0]
 		pl.step = pool.Next(&r.in)[0]
 		r.all(pool.CreatePod, func(pl *place) { pl.err = r.createPod(t.Context(), pl) })
 		if s := pl.step; pl.err != nil || s.Why != pool.NothingSold || s.Verb != pool.Wait || s.Phase != pool.Terminated {

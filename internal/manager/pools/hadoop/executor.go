@@ -26,8 +26,7 @@ func executorClass(e v1alpha1.ContainerExecutor) string {
 // does: it changes to the user, gives directories to the user with their set-group-ID bit, deletes them, and signals
 // processes. It was not run.
 func LetExecute(w *corev1.Container) {
-	yes := true
-	w.SecurityContext.AllowPrivilegeEscalation = &yes
+	w.SecurityContext.AllowPrivilegeEscalation = new(true)
 	w.SecurityContext.Capabilities.Add = []corev1.Capability{
 		"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID",
 	}

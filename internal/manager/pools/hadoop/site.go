@@ -45,8 +45,7 @@ func Configuration(given, own string) *corev1.ProjectedVolumeSource {
 		// Of two sources with the same path, the later one counts.
 		volume.Sources = append(volume.Sources, from(given),
 			from(given, corev1.KeyToPath{Key: "yarn-site.xml", Path: baseDir + "/yarn-site.xml"}))
-		yes := true
-		volume.Sources[1].ConfigMap.Optional = &yes
+		volume.Sources[1].ConfigMap.Optional = new(true)
 	}
 	volume.Sources = append(volume.Sources, from(own))
 	return volume
