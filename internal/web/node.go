@@ -53,6 +53,12 @@ type podsCPUs struct {
 	Text   string `json:"text"` // the CPUs, or why it has none
 }
 
+// reason explains a code to an operator: what it means, and what to do about it; "": nothing.
+type reason struct {
+	Means string `json:"means"`
+	Fix   string `json:"fix"`
+}
+
 // node answers with one node: its report, and the pods on it that the caller may list.
 func (s *Server) node(r *http.Request, c *caller) (any, error) {
 	name := r.PathValue("name")
@@ -113,7 +119,13 @@ func (s *Server) node(r *http.Request, c *caller) (any, error) {
 	if e := status.Eviction; e != nil {
 		codes = append(codes, e.Reason)
 	}
-	answer["reasons"] = s.explain(codes...)
+	reasons := map[string]reason{}
+	for _, code := range codes {
+		if m, known := s.reasons[code]; known {
+			reasons[code] = reason{m.Text, m.Fix}
+		}
+	}
+	answer["reasons"] = reasons
 	return answer, nil
 }
 
@@ -191,7 +203,7 @@ func podOf(p *corev1.Pod) (pod, bool) {
 		Phase: string(p.Status.Phase), Leaving: m.Leaving, Weight: m.Annotations.Shares,
 		CPU: m.RequestMilli, Memory: m.MemoryRequest >> 20,
 	}
-	if bought := (model.Amount{CPU: m.Batch.CPU + m.Mid.CPU, Memory: m.Batch.Memory + m.Mid.Memory}); m.Tier != "" {
+	if bought := m.Batch.Plus(m.Mid); m.Tier != "" {
 		to.CPU, to.Memory = max(to.CPU, bought.CPU), max(to.Memory, bought.Memory>>20)
 	}
 	if at := m.CPUCondition; at != (model.PodCondition{}) {

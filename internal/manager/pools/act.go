@@ -89,9 +89,6 @@ func (r *round) account() {
 	}
 }
 
-// each calls f for each place, a few at a time.
-func (r *round) each(f func(pl *place)) { inParallel(r.places, f) }
-
 // all calls f for each place whose step has a verb and did not fail yet, a few at a time.
 func (r *round) all(verb pool.Verb, f func(pl *place)) {
 	inParallel(r.those(func(pl *place) bool { return pl.does(verb) }), f)

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool/crew"
@@ -16,6 +18,7 @@ import (
 	"github.com/waterline-io/waterline/internal/drain"
 	"github.com/waterline-io/waterline/internal/manager/pools/dial"
 	"github.com/waterline-io/waterline/internal/manager/pools/olap"
+	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
 const (
@@ -134,7 +137,7 @@ func (c *crewRound) ask(ctx context.Context, drainer drain.Drainer) {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
 	c.k.crew.dialer.Know(c.addresses())
-	c.each(func(pl *place) {
+	inParallel(c.places, func(pl *place) {
 		w, runs := c.engineWorker(pl)
 		switch {
 		case runs && c.rests(pl):
@@ -226,7 +229,7 @@ func (c *crewRound) act(ctx context.Context, drainer drain.Drainer) {
 	for i, pl := range c.places {
 		pl.step = steps[i]
 	}
-	c.each(func(pl *place) { pl.err = c.mark(ctx, pl) })
+	inParallel(c.places, func(pl *place) { pl.err = c.mark(ctx, pl) })
 	for _, verb := range []pool.Verb{crew.DeletePod, crew.Drain, crew.Undrain} {
 		acting, cancel := context.WithTimeout(ctx, rmTimeout)
 		c.all(verb, func(pl *place) { pl.err = c.one(acting, drainer, pl) })
@@ -263,4 +266,25 @@ func (c *crewRound) one(ctx context.Context, drainer drain.Drainer, pl *place) e
 		}
 	}
 	return nil
+}
+
+// newCrewPod returns the pod of a worker of one size, and whether a policy sells resources that it can request.
+func (c *crewRound) newCrewPod(pl *place, marks pool.Marks) (batch *corev1.Pod, sold bool) {
+	p, w := c.fromTemplate(pl, encode(marks), c.kind.Work)
+	w.Args = append(w.Args, c.kind.Args...)
+	w.Env = append([]corev1.EnvVar{{Name: olap.HostVariable, Value: pl.host}}, w.Env...)
+	w.Ports = append([]corev1.ContainerPort{{Name: "web", ContainerPort: c.kind.Port}}, w.Ports...)
+	size := kube.ResourceList(c.read.Floor)
+	w.Resources = corev1.ResourceRequirements{Requests: size, Limits: size.DeepCopy()}
+	setHook(w, c.kind.Linger(c.read.Drain, marks.End))
+	// A worker that has drained ends with code 0, and must not start again. One that crashed may.
+	p.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
+	conf, catalogs := c.kind.Volumes(objectName(c.p))
+	if conf != nil {
+		mount(p, "conf", c.kind.Dir, conf)
+	}
+	if catalogs != nil {
+		mount(p, "catalogs", c.kind.CatalogsDir, catalogs)
+	}
+	return c.k.c.o.Batch(p)
 }

@@ -275,7 +275,7 @@ func TestSecretOfNamespace(t *testing.T) {
 			"/namespaces/other/secrets/theirs": map[string]any{"data": map[string][]byte{"a": []byte("b")}},
 		})
 		r.p.Spec.YARN.AuthSecret = &v1alpha1.ObjectReference{Name: name}
-		secret, err := r.secret(t.Context())
+		secret, err := r.secretOf(t.Context(), "spec.yarn", v1alpha1.NameOf(r.p.Spec.YARN.AuthSecret))
 		if got := err == nil && len(secret) == 1; got != want {
 			t.Errorf("%q: %v, %v", name, secret, err)
 		}

@@ -52,7 +52,8 @@ func (r *round) connect(ctx context.Context) bool {
 		r.t.add(v1alpha1.ConditionRMUnreachable, dial.NotAllowed, err)
 		return false
 	}
-	secret, err := r.secret(ctx)
+	secretName := v1alpha1.NameOf(r.p.Spec.YARN.AuthSecret)
+	secret, err := r.secretOf(ctx, "spec.yarn", secretName)
 	if err != nil {
 		r.t.add(v1alpha1.ConditionRMUnreachable, "NoSecret", err)
 		return false
@@ -61,7 +62,7 @@ func (r *round) connect(ctx context.Context) bool {
 	if before != nil && reflect.DeepEqual(e, k.endpoint) {
 		return true
 	}
-	c, reason, err := newCluster(e, v1alpha1.NameOf(r.p.Spec.YARN.AuthSecret), d, &k.c.logins)
+	c, reason, err := newCluster(e, secretName, d, &k.c.logins)
 	if err != nil {
 		k.secretRead = time.Time{} // it may be corrected now
 		r.t.add(v1alpha1.ConditionRMUnreachable, reason, err)

@@ -163,11 +163,6 @@ const (
 	secretTimeout = 2 * time.Second
 )
 
-// secret returns the content of the pool's Secret; nil if it names none.
-func (r *round) secret(ctx context.Context) (map[string][]byte, error) {
-	return r.secretOf(ctx, "spec.yarn", v1alpha1.NameOf(r.p.Spec.YARN.AuthSecret))
-}
-
 // secretOf returns the content of the Secret that the field authSecret of an engine names; nil if it names none. While
 // the API server does not say whether it changed, it is as it was.
 func (r *round) secretOf(ctx context.Context, field, name string) (map[string][]byte, error) {

@@ -152,8 +152,5 @@ func (f Following) see(in *Input, known, empty bool) map[string]idle {
 // have heard yet what applications wait for.
 func (f Following) lasts(in *Input, name string) bool {
 	was, is := f.idle[name]
-	if is && in.RM.Since.After(was.since) {
-		was.since = in.RM.Since
-	}
-	return is && in.Now.Sub(was.since) >= in.Settings.Window
+	return is && in.Now.Sub(Later(was.since, in.RM.Since)) >= in.Settings.Window
 }

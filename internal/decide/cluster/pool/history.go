@@ -139,21 +139,14 @@ func (h History) until(i int) time.Time {
 
 // mean returns the average rest over a time that ends with the last look, or over the shorter time that was watched.
 func (h History) mean(over time.Duration) model.Amount {
-	from := h.seen.Add(-over)
-	if from.Before(h.since) {
-		from = h.since
-	}
+	from := Later(h.seen.Add(-over), h.since)
 	total := h.seen.Sub(from).Seconds()
 	if total <= 0 {
 		return h.past[len(h.past)-1].Rest
 	}
 	var cpu, memory float64
 	for i, l := range h.past {
-		start := l.At
-		if start.Before(from) {
-			start = from
-		}
-		if weight := h.until(i).Sub(start).Seconds(); weight > 0 {
+		if weight := h.until(i).Sub(Later(l.At, from)).Seconds(); weight > 0 {
 			cpu, memory = cpu+weight*float64(l.Rest.CPU), memory+weight*float64(l.Rest.Memory)
 		}
 	}

@@ -375,21 +375,14 @@ const labelRemovalTimeout = 2 * time.Minute
 // abandoned reports whether a worker without a pod needs no further step, because its pool is deleted and no
 // ResourceManager answers, or none ever did.
 func (r *round) abandoned() bool {
-	since := r.in.Deleted
-	if r.w.Ended.After(since) {
-		since = r.w.Ended
-	}
+	since := Later(r.in.Deleted, r.w.Ended)
 	return !r.in.Deleted.IsZero() && (r.in.RM.Since.IsZero() || r.in.Now.Sub(since) >= labelRemovalTimeout)
 }
 
 // late reports whether a NodeManager had enough time to register. It registers again with each ResourceManager that
 // becomes active.
 func (r *round) late() bool {
-	since := r.w.Pod.Started
-	if r.in.RM.Since.After(since) {
-		since = r.in.RM.Since
-	}
-	return r.in.Now.Sub(since) >= r.set.Register
+	return r.in.Now.Sub(Later(r.w.Pod.Started, r.in.RM.Since)) >= r.set.Register
 }
 
 // present decides about a worker that is to run and has a pod.

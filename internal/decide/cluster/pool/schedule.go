@@ -67,3 +67,11 @@ func earlier(a, b time.Time) time.Time {
 	}
 	return b
 }
+
+// Later returns the later of two times.
+func Later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}

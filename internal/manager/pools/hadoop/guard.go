@@ -22,11 +22,11 @@ const (
 	allowancePath = "/etc/waterline/allowance"
 )
 
-// guardAmount is what a guard requests, and its limit of memory.
-func guardAmount() model.Amount { return model.Amount{CPU: 20, Memory: 32 << 20} }
-
-// guardCPULimit is the CPU limit of a guard in mCPU. A round in which processes are looked at takes some milliseconds.
-const guardCPULimit = 200
+const (
+	guardCPU, guardMemory = 20, 32 << 20 // what a guard requests, in mCPU and bytes, and its limit of memory
+	// guardCPULimit is the CPU limit of a guard in mCPU. A round in which processes are looked at takes some milliseconds.
+	guardCPULimit = 200
+)
 
 // AddGuard adds a guard with an image to a worker's pod, which requests so much in all. It is a sidecar: it starts
 // before the NodeManager and ends after it. The pod requests no more with it than without: its request is a part of the
@@ -42,8 +42,7 @@ func AddGuard(p *corev1.Pod, y *v1alpha1.YARNSpec, image string, all model.Amoun
 	if image == "" {
 		return
 	}
-	amount := guardAmount()
-	amount = model.Amount{CPU: min(amount.CPU, all.CPU/2), Memory: min(amount.Memory, all.Memory/2)}
+	amount := model.Amount{CPU: min(guardCPU, all.CPU/2), Memory: min(guardMemory, all.Memory/2)}
 	take(kube.Worker(&p.Spec), amount)
 	args := []string{"--allowance=" + allowancePath, "--nodemanager=http://127.0.0.1:" + strconv.Itoa(yarn.WebPort),
 		"--user=" + y.User}

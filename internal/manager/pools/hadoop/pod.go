@@ -46,7 +46,7 @@ func Environment(given []corev1.EnvVar, host string, floor model.Size, overheadM
 		MemoryVariable: strconv.FormatInt(floor.MemoryMiB, 10), VCoresVariable: strconv.FormatInt(floor.VCores, 10),
 	}
 	if !slices.ContainsFunc(given, func(e corev1.EnvVar) bool { return e.Name == heapVariable }) {
-		all[heapVariable] = fmt.Sprintf("%dm", heap(overheadMiB))
+		all[heapVariable] = fmt.Sprintf("%dm", max(overheadMiB/2, 128)) // Java needs as much besides
 	}
 	var list []corev1.EnvVar
 	for _, name := range slices.Sorted(maps.Keys(all)) {

@@ -122,6 +122,3 @@ func resourceManagers(addresses []string) map[string]string {
 	all["yarn.resourcemanager.ha.enabled"], all["yarn.resourcemanager.ha.rm-ids"] = "true", strings.Join(ids, ",")
 	return all
 }
-
-// heap returns the size of the NodeManager's heap in MiB: half of the overhead, because Java needs as much besides.
-func heap(overheadMiB int64) int64 { return max(overheadMiB/2, 128) }

@@ -212,17 +212,10 @@ func (r *round) present() Step {
 		return Step{Phase: Draining, Verb: Undrain, Why: UpToDate}
 	case !r.in.Known:
 		missing.Why = CoordinatorUnreachable
-	case r.in.Now.Sub(later(r.marks.Missing, w.Pod.Started)) >= within:
+	case r.in.Now.Sub(pool.Later(r.marks.Missing, w.Pod.Started)) >= within:
 		missing.Verb, missing.Within, missing.Failed = DeletePod, idleGrace, !r.marks.Registered
 	}
 	return missing
-}
-
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
 }
 
 // drain decides about a worker that is to stop by a time.
