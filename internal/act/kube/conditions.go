@@ -36,20 +36,27 @@ func (c *Conditions) Set(ctx context.Context, condition model.Condition) error {
 		entry["status"], entry["reason"], entry["message"] = status, condition.Reason, condition.Message
 		entry["lastTransitionTime"] = time.Now().UTC().Format(time.RFC3339)
 	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": condition.UID}, // another pod of the same name is a conflict
-		"status":   map[string]any{"conditions": []any{entry}},
-	})
-	if err != nil {
-		return fmt.Errorf("encoding condition %s of %s/%s: %w", v1alpha1.ConditionCPUSet, condition.Namespace, condition.Name,
-			err)
+	err := send(ctx, c.client.Patch(types.StrategicMergePatchType).
+		Namespace(condition.Namespace).Resource("pods").Name(condition.Name).SubResource("status"),
+		fmt.Sprintf("setting condition %s of %s/%s", v1alpha1.ConditionCPUSet, condition.Namespace, condition.Name),
+		map[string]any{
+			"metadata": map[string]any{"uid": condition.UID}, // another pod of the same name is a conflict
+			"status":   map[string]any{"conditions": []any{entry}},
+		})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
 	}
-	err = c.client.Patch(types.StrategicMergePatchType).
-		Namespace(condition.Namespace).Resource("pods").Name(condition.Name).
-		SubResource("status").Body(patch).Do(ctx).Error()
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("setting condition %s of %s/%s: %w", v1alpha1.ConditionCPUSet, condition.Namespace, condition.Name,
-			err)
+	return err
+}
+
+// send sends a patch with a document. The error begins with what is being done.
+func send(ctx context.Context, patch *rest.Request, doing string, document any) error {
+	body, err := json.Marshal(document)
+	if err == nil {
+		err = patch.Body(body).Do(ctx).Error()
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -41,19 +40,11 @@ func (p *Publisher) Write(ctx context.Context, uid string, stands, should []mode
 	} else if before != "" {
 		metadata["annotations"] = map[string]any{v1alpha1.AnnotationPublished: nil}
 	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": metadata,
-		"status":   map[string]any{"capacity": amounts, "allocatable": amounts},
-	})
-	if err != nil {
-		return fmt.Errorf("encoding what node %s sells: %w", p.nodeName, err)
-	}
-	err = p.client.Patch(types.MergePatchType).Resource("nodes").Name(p.nodeName).SubResource("status").
-		Body(patch).Do(ctx).Error()
-	if err != nil {
-		return fmt.Errorf("publishing what node %s sells: %w", p.nodeName, err)
-	}
-	return nil
+	return send(ctx, p.client.Patch(types.MergePatchType).Resource("nodes").Name(p.nodeName).SubResource("status"),
+		fmt.Sprintf("publishing what node %s sells", p.nodeName), map[string]any{
+			"metadata": metadata,
+			"status":   map[string]any{"capacity": amounts, "allocatable": amounts},
+		})
 }
 
 // record returns the value of the annotation that claims resources under Koordinator's names.

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,17 +15,10 @@ import (
 // owner has one condition, because the API server removes conditions that their owner does not name.
 func ApplyReportCondition(ctx context.Context, custom rest.Interface, node, owner string, c metav1.Condition) error {
 	c.LastTransitionTime = metav1.Now()
-	patch, err := json.Marshal(map[string]any{
-		"apiVersion": v1alpha1.GroupVersion, "kind": "NodeReport", "metadata": map[string]any{"name": node},
-		"status": map[string]any{"conditions": []metav1.Condition{c}},
-	})
-	if err != nil {
-		return fmt.Errorf("encoding condition %s of the report of node %s: %w", c.Type, node, err)
-	}
-	err = custom.Patch(types.ApplyPatchType).Resource("nodereports").Name(node).SubResource("status").
-		Param("fieldManager", owner).Param("force", "true").Body(patch).Do(ctx).Error()
-	if err != nil {
-		return fmt.Errorf("setting condition %s of the report of node %s: %w", c.Type, node, err)
-	}
-	return nil
+	return send(ctx, custom.Patch(types.ApplyPatchType).Resource("nodereports").Name(node).SubResource("status").
+		Param("fieldManager", owner).Param("force", "true"),
+		fmt.Sprintf("setting condition %s of the report of node %s", c.Type, node), map[string]any{
+			"apiVersion": v1alpha1.GroupVersion, "kind": "NodeReport", "metadata": map[string]any{"name": node},
+			"status": map[string]any{"conditions": []metav1.Condition{c}},
+		})
 }
