@@ -142,7 +142,8 @@ func KoordinatorKeys() []Key {
 		{profile, []string{"selector"}, Equal, "batchPods[].selector", "", selector},
 		{profile, []string{"namespaceSelector"}, Equal, "batchPods[].namespaceSelector", "", selector},
 		{profile, []string{"probability"}, Nearest, "batchPods[].owners",
-			"It counts owners, such as Deployments, instead of drawing for each pod.", rule{"a percentage such as 30%", func(v any) bool {
+			"It counts owners, such as Deployments, instead of drawing for each pod.",
+			rule{"a percentage such as 30%", func(v any) bool {
 				_, err := partOf(v)
 				return err == nil
 			}}},

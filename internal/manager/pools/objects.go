@@ -188,8 +188,8 @@ func (k *keeper) setFinalizers(ctx context.Context, p *v1alpha1.WorkerPool, fina
 	})
 }
 
-// patch changes an object, or its status, by a merge patch. It is no error if the object is gone, is another one of that
-// name, or changed meanwhile. doing says what for.
+// patch changes an object, or its status, by a merge patch. It is no error if the object is gone, is another one of
+// that name, or changed meanwhile. doing says what for.
 func (k *keeper) patch(
 	ctx context.Context, client rest.Interface, doing, resource, name string, document any, sub ...string,
 ) error {
