@@ -40,11 +40,11 @@ func (h *Host) exceeded(step cgroup.Step) (use int64, err error) {
 		return 0, err
 	}
 	use, err = usage(root, h.version, step.Dir)
-	if err != nil && !isGone(err) {
-		return 0, err
+	if isGone(err) {
+		return 0, nil // the write will show it
 	}
-	if err != nil || use <= to { // where the group is gone, the write will show it
-		return 0, nil
+	if err != nil || use <= to {
+		return 0, err
 	}
 	return use, nil
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // limitBand is the part of a node by which more must be left for batch than its limit before that grows
-// (decide/node/suppress).
+// (decide/node/contention).
 const limitBand = 40
 
 // startupTime is the time for which a pod counts with its request (see decide/node/slack), plus one tick.

@@ -2,7 +2,7 @@ package crew
 
 import "github.com/waterline-io/waterline/internal/decide/cluster/pool"
 
-// What is to be done has the same form for all workers of pools.
+// Phase, Verb, Code and Step have the same form for all workers of pools.
 type (
 	Phase = pool.Phase
 	Verb  = pool.Verb
