@@ -115,8 +115,8 @@ func refusal(plan *model.Plan, pod *model.Pod) string {
 	return ""
 }
 
-// answerCPUs answers GET /cpus, with a plan if there is one to make. The status belongs to the error, which says what is
-// wrong with the request, or that there is no such pod.
+// answerCPUs answers GET /cpus, with a plan if there is one to make. The status belongs to the error, which says what
+// is wrong with the request, or that there is no such pod.
 func (v view) answerCPUs(plan string) (answer any, status int, err error) {
 	if plan == "" {
 		answer, err = v.cpuMap()

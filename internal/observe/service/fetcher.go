@@ -1,8 +1,8 @@
 // Package service fetches the figures of services, such as the 99th percentile of the time that a request takes: from
 // the pods themselves, or from a Prometheus server.
 //
-// Pods are not trusted. Whatever they answer costs at most [timeout] and [maxAnswerBytes] bytes of reading a second, and
-// a few kilobytes of memory. Nothing that they answer makes the agent connect to another address.
+// Pods are not trusted. Whatever they answer costs at most [timeout] and [maxAnswerBytes] bytes of reading a second,
+// and a few kilobytes of memory. Nothing that they answer makes the agent connect to another address.
 package service
 
 import (

@@ -339,7 +339,8 @@ func (p *pick) fits(cell, count, other, has, n int) bool {
 	return fitsBetter(count, has, n)
 }
 
-// fitsBetter reports whether a size is better than another for so many: the smaller one that is enough, else the larger.
+// fitsBetter reports whether a size is better than another for so many: the smaller one that is enough, else the
+// larger.
 func fitsBetter(size, than, n int) bool {
 	switch enough, was := size >= n, than >= n; {
 	case enough != was:

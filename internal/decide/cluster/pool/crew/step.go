@@ -2,12 +2,16 @@ package crew
 
 import "github.com/waterline-io/waterline/internal/decide/cluster/pool"
 
-// Phase, Verb, Code and Step have the same form for all workers of pools.
+// What is to be done has the same form for all workers of pools.
 type (
+	// Phase is where a worker is in its life.
 	Phase = pool.Phase
-	Verb  = pool.Verb
-	Code  = pool.Code
-	Step  = pool.Step
+	// Verb is what is to be done to a worker.
+	Verb = pool.Verb
+	// Code is a reason.
+	Code = pool.Code
+	// Step is what is to be done to a worker, and why.
+	Step = pool.Step
 )
 
 // The phases, in the order of a life, and then those beside it.
