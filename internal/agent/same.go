@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/waterline-io/waterline/internal/model"
@@ -54,7 +53,12 @@ func sameEvictions(a, b *model.Evictions) bool {
 // sameInterference reports whether the same suspects are named and throttled.
 func sameInterference(a, b *model.Interference) bool {
 	var none model.Interference
-	a, b = cmp.Or(a, &none), cmp.Or(b, &none)
+	if a == nil {
+		a = &none
+	}
+	if b == nil {
+		b = &none
+	}
 	return a.NamedAt == b.NamedAt && a.Undone.UID == b.Undone.UID && slices.Equal(a.Throttles, b.Throttles)
 }
 

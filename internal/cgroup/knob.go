@@ -21,32 +21,36 @@ const (
 // String returns "v1" or "v2".
 func (v Version) String() string { return "v" + strconv.Itoa(int(v)) }
 
-// pick returns the one of two names that this version has.
-func (v Version) pick(v1, v2 string) string {
-	if v == V1 {
-		return v1
-	}
-	return v2
-}
-
 // ErrMalformed is in the chain of every error about a cgroup file whose content is not as the kernel writes it.
 var ErrMalformed = errors.New("malformed cgroup file")
 
 // FileName returns the name of a knob's file, "" if this version has none.
 func FileName(v Version, k model.Knob) string {
-	switch k {
-	case model.Shares:
-		return v.pick("cpu.shares", "cpu.weight")
-	case model.Quota:
-		return v.pick("cpu.cfs_quota_us", "cpu.max")
-	case model.MemoryMax:
-		return v.pick("memory.limit_in_bytes", "memory.max")
-	case model.Burst:
-		return v.pick("cpu.cfs_burst_us", "cpu.max.burst")
-	case model.Cpuset, model.Idle, model.Identity:
+	switch {
+	case k == model.Shares && v == V1:
+		return "cpu.shares"
+	case k == model.Shares:
+		return "cpu.weight"
+	case k == model.Quota && v == V1:
+		return "cpu.cfs_quota_us"
+	case k == model.Quota:
+		return "cpu.max"
+	case k == model.Cpuset:
+		return "cpuset.cpus"
+	case k == model.MemoryMax && v == V1:
+		return "memory.limit_in_bytes"
+	case k == model.MemoryMax:
+		return "memory.max"
+	case k == model.Burst && v == V1:
+		return "cpu.cfs_burst_us"
+	case k == model.Burst:
+		return "cpu.max.burst"
+	case k == model.Idle:
+		return "cpu.idle"
+	case k == model.Identity:
+		return "cpu.bvt_warp_ns"
+	case v == V2 && (k.Protects() || k == model.MemoryHigh):
 		return k.String()
-	case model.MemoryMin, model.MemoryLow, model.MemoryHigh:
-		return v.pick("", k.String())
 	}
 	return ""
 }
@@ -66,7 +70,12 @@ const ReclaimFile = "memory.reclaim"
 
 // EffectiveFile returns the name of the file with the effective CPUs of a group: those in its own list and in
 // the lists of all ancestors that are online.
-func EffectiveFile(v Version) string { return v.pick("cpuset.effective_cpus", "cpuset.cpus.effective") }
+func EffectiveFile(v Version) string {
+	if v == V1 {
+		return "cpuset.effective_cpus"
+	}
+	return "cpuset.cpus.effective"
+}
 
 // KnobOf returns the knob of a file name, and false if Waterline does not write this file.
 func KnobOf(v Version, name string) (model.Knob, bool) {
@@ -191,13 +200,22 @@ func malformed(v Version, k model.Knob, content []byte) error {
 // parseInt is strconv.ParseInt for bytes, in base 10 and without an allocation. It accepts no plus sign and at
 // most 18 digits, more than any cgroup file has.
 func parseInt(b []byte) (int64, bool) {
-	digits, negative := bytes.CutPrefix(b, []byte("-"))
-	n, ok := parseUint(digits)
-	switch {
-	case !ok || len(digits) > 18:
-		return 0, false
-	case negative:
-		return -int64(n), true
+	negative := len(b) > 0 && b[0] == '-'
+	if negative {
+		b = b[1:]
 	}
-	return int64(n), true
+	if len(b) == 0 || len(b) > 18 {
+		return 0, false
+	}
+	var n int64
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int64(c-'0')
+	}
+	if negative {
+		n = -n
+	}
+	return n, true
 }

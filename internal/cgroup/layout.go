@@ -119,11 +119,28 @@ func ContainerOf(pod *model.Pod, name string) *model.Container {
 // ValidUID reports whether a string can be the UID of a pod: a UUID from the API server, or the hexadecimal
 // hash of a static pod's manifest. No other string may become part of a path.
 func ValidUID(uid string) bool {
-	const digits, letters = "0123456789", "abcdefghijklmnopqrstuvwxyz" + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	return uid != "" && len(uid) <= 63 && uid[0] != '-' && strings.Trim(uid, digits+letters+"-") == ""
+	if uid == "" || len(uid) > 63 {
+		return false
+	}
+	for i := range len(uid) {
+		c := uid[i]
+		if !('0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '-' && i > 0) {
+			return false
+		}
+	}
+	return true
 }
 
 // ValidContainerID reports whether a string can be a container ID from a runtime: 12 to 128 hexadecimal digits.
 func ValidContainerID(id string) bool {
-	return len(id) >= 12 && len(id) <= 128 && strings.Trim(id, "0123456789abcdef") == ""
+	if len(id) < 12 || len(id) > 128 {
+		return false
+	}
+	for i := range len(id) {
+		c := id[i]
+		if !('0' <= c && c <= '9' || 'a' <= c && c <= 'f') {
+			return false
+		}
+	}
+	return true
 }

@@ -10,7 +10,7 @@ import (
 // parseQuota parses a quota and its period. On v1 the content is that of two files, see [PeriodFile]; the period is 0
 // if the second one was not read. On v2 some vendor kernels print a third field, the burst.
 func parseQuota(v Version, content []byte) (Raw, error) {
-	quota, rest, both := bytes.Cut(bytes.TrimSuffix(content, []byte("\n")), []byte(v.pick("\n", " ")))
+	quota, rest, both := bytes.Cut(bytes.TrimSuffix(content, []byte("\n")), []byte{separator(v)})
 	period, _, _ := bytes.Cut(rest, []byte(" "))
 	var raw Raw
 	var ok bool
@@ -27,6 +27,14 @@ func parseQuota(v Version, content []byte) (Raw, error) {
 		return Raw{}, malformed(v, model.Quota, content)
 	}
 	return raw, nil
+}
+
+// separator returns what stands between a quota and its period.
+func separator(v Version) byte {
+	if v == V1 {
+		return '\n'
+	}
+	return ' '
 }
 
 // appendQuota appends the text for the quota's file: on v2 with the period. Without one, the kernel keeps its own.

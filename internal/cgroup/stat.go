@@ -32,7 +32,10 @@ func StatFile(v Version, s Stat) string {
 		CPUUsage: "cpu.stat", MemoryUsage: "memory.current", MemoryDetails: "memory.stat",
 		CPUStall: "cpu.pressure", MemoryStall: "memory.pressure", IOStall: "io.pressure",
 	}
-	return v.pick(v1[s], v2[s])
+	if v == V1 {
+		return v1[s]
+	}
+	return v2[s]
 }
 
 // CPUStat holds the CPU counters of a group since it was made.

@@ -33,15 +33,29 @@ func Knobs() []Knob {
 
 // String returns the knob's name in plans, metrics and explanations, the same on both cgroup versions.
 func (k Knob) String() string {
-	names := [...]string{
-		Shares: "cpu.shares", Quota: "cpu.quota", Cpuset: "cpuset.cpus", MemoryMax: "memory.max", Burst: "cpu.burst",
-		Idle: "cpu.idle", Identity: "cpu.bvt_warp_ns", MemoryMin: "memory.min", MemoryLow: "memory.low",
-		MemoryHigh: "memory.high",
+	switch k {
+	case Shares:
+		return "cpu.shares"
+	case Quota:
+		return "cpu.quota"
+	case Cpuset:
+		return "cpuset.cpus"
+	case MemoryMax:
+		return "memory.max"
+	case Burst:
+		return "cpu.burst"
+	case Idle:
+		return "cpu.idle"
+	case Identity:
+		return "cpu.bvt_warp_ns"
+	case MemoryMin:
+		return "memory.min"
+	case MemoryLow:
+		return "memory.low"
+	case MemoryHigh:
+		return "memory.high"
 	}
-	if k == 0 || int(k) >= len(names) {
-		return "unknown"
-	}
-	return names[k]
+	return "unknown"
 }
 
 // OfMemory reports whether the knob's unit is bytes of memory.
@@ -140,11 +154,6 @@ type Setting struct {
 	Reason   Reason  // why this value
 	Release  bool    // set the file to Value and then give up ownership
 	Deferred *Reason `json:",omitempty"` // why the file is owned but not written now; nil: it is written
-}
-
-// SettingOf returns the setting of a knob of the group in a directory.
-func SettingOf(dir string, k Knob, v Value, why Reason) Setting {
-	return Setting{File: File{Dir: dir, Knob: k}, Value: v, Reason: why}
 }
 
 // Plan is the result of one round. It is the whole desired state, not a list of changes: Waterline leaves files

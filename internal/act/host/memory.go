@@ -3,7 +3,6 @@ package host
 import (
 	"fmt"
 	"math"
-	"os"
 	"path"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
@@ -39,26 +38,20 @@ func (h *Host) exceeded(step cgroup.Step) (use int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	use, err = usage(root, h.version, step.Dir)
+	name := path.Join(step.Dir, cgroup.StatFile(h.version, cgroup.MemoryUsage))
+	content, err := root.ReadFile(name)
 	if isGone(err) {
 		return 0, nil // the write will show it
 	}
-	if err != nil || use <= to {
-		return 0, err
-	}
-	return use, nil
-}
-
-// usage returns the memory in use by a group in bytes.
-func usage(root *os.Root, v cgroup.Version, dir string) (int64, error) {
-	name := path.Join(dir, cgroup.StatFile(v, cgroup.MemoryUsage))
-	content, err := root.ReadFile(name)
 	if err != nil {
 		return 0, fmt.Errorf("reading %s: %w", name, err)
 	}
 	used, err := cgroup.ParseCount(content)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", dir, err)
+		return 0, fmt.Errorf("%s: %w", step.Dir, err)
 	}
-	return int64(min(used, math.MaxInt64)), nil
+	if use = int64(min(used, math.MaxInt64)); use <= to {
+		return 0, nil
+	}
+	return use, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path/filepath"
 	"slices"
 
@@ -255,14 +254,21 @@ func (u *Undo) Save() error {
 
 // encode returns the record as JSON.
 func (u *Undo) encode() ([]byte, error) {
-	all := make([]any, 0, len(u.records)+len(u.foreign))
-	for _, name := range slices.SortedFunc(maps.Keys(u.records), model.File.Compare) {
-		e := undoEntry{Dir: name.Dir, Knob: name.Knob.String(), Record: *u.records[name]}
+	entries := make([]undoEntry, 0, len(u.records))
+	for name, r := range u.records {
+		e := undoEntry{Dir: name.Dir, Knob: name.Knob.String(), Record: *r}
 		e.apart()
-		all = append(all, &e)
+		entries = append(entries, e)
 	}
-	for _, f := range u.foreign {
-		all = append(all, f.text)
+	slices.SortFunc(entries, func(a, b undoEntry) int {
+		return model.File{Dir: a.Dir, Knob: a.knob()}.Compare(model.File{Dir: b.Dir, Knob: b.knob()})
+	})
+	all := make([]any, 0, len(entries)+len(u.foreign))
+	for i := range entries {
+		all = append(all, &entries[i])
+	}
+	for i := range u.foreign {
+		all = append(all, u.foreign[i].text)
 	}
 	return json.Marshal(undoFile[any]{all})
 }
@@ -281,6 +287,11 @@ func (u *Undo) Foreign(gone func(dir string) bool) []string {
 		names = append(names, f.Dir+" "+f.Knob)
 	}
 	return names
+}
+
+func (e undoEntry) knob() model.Knob {
+	k, _ := knobByName(e.Knob)
+	return k
 }
 
 func knobByName(name string) (model.Knob, bool) {

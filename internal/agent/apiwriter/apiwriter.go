@@ -32,7 +32,7 @@ func New(cfg Config, log *faillog.Log) *Writer {
 	return &Writer{
 		notices:    newNotices(cfg.Notify, log),
 		conditions: newConditions(cfg.SetCondition, log),
-		writes:     newWrites(cfg, log),
+		writes:     newWrites(cfg.Publish, cfg.Report, log),
 	}
 }
 

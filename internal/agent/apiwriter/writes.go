@@ -28,21 +28,29 @@ type report struct {
 	content model.Report
 }
 
-func newWrites(cfg Config, log *faillog.Log) *writes {
+// publishOffer writes to the status of the Node with this UID. It removes what is in before and not in wanted.
+type publishOffer = func(ctx context.Context, uid string, before, wanted []model.Published) error
+
+// writeReport writes the NodeReport of the Node with this UID.
+type writeReport = func(ctx context.Context, uid string, r model.Report) error
+
+func newWrites(publish publishOffer, write writeReport, log *faillog.Log) *writes {
 	w := &writes{ended: make(chan struct{}, 1)}
-	if cfg.Publish != nil {
-		w.offer = newWriter(w.ended, func(ctx context.Context, o offer) error {
-			err := cfg.Publish(ctx, o.uid, o.before, o.wanted)
-			log.Report("publishing", err)
-			return err
-		})
+	w.offer = newWriter(w.ended, func(ctx context.Context, o offer) error {
+		err := publish(ctx, o.uid, o.before, o.wanted)
+		log.Report("publishing", err)
+		return err
+	})
+	w.report = newWriter(w.ended, func(ctx context.Context, r report) error {
+		err := write(ctx, r.uid, r.content)
+		log.Report("reporting", err)
+		return err
+	})
+	if publish == nil {
+		w.offer = nil
 	}
-	if cfg.Report != nil {
-		w.report = newWriter(w.ended, func(ctx context.Context, r report) error {
-			err := cfg.Report(ctx, r.uid, r.content)
-			log.Report("reporting", err)
-			return err
-		})
+	if write == nil {
+		w.report = nil
 	}
 	return w
 }

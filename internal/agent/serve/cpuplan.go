@@ -2,7 +2,7 @@ package serve
 
 import (
 	"cmp"
-	"net/http"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +17,7 @@ func (v view) cpuMap() (CPUMap, error) {
 	if err != nil {
 		return CPUMap{}, err
 	}
-	plan := cpusOr(v.Plan.CPUs, topology)
+	plan := v.cpusOr(topology)
 	m := CPUMap{
 		Topology: topology, Reserved: plan.Reserved, Exclusive: plan.Exclusive, Share: plan.Share, Shared: plan.Shared,
 	}
@@ -42,9 +42,12 @@ func (v view) cpuMap() (CPUMap, error) {
 	return m, nil
 }
 
-// cpusOr returns a plan's CPUs. If no pod requests any, every container may run on all CPUs.
-func cpusOr(plan *model.CPUPlan, t *model.Topology) *model.CPUPlan {
-	return cmp.Or(plan, &model.CPUPlan{Shared: t.Online()})
+// cpusOr returns the last plan's CPUs. If no pod requests any, every container may run on all CPUs.
+func (v view) cpusOr(t *model.Topology) *model.CPUPlan {
+	if v.Plan.CPUs != nil {
+		return v.Plan.CPUs
+	}
+	return &model.CPUPlan{Shared: t.Online()}
 }
 
 // planCPUs returns the moves if a pod had another mode; false if this node has no such pod. It changes nothing.
@@ -72,7 +75,10 @@ func (v view) planCPUs(r CPURequest) (CPUPlan, bool, error) {
 		n.Now = plan.Next
 		plan, state = node.Decide(n, v.Policy, state)
 	}
-	before, after := cpusOr(v.Plan.CPUs, topology), cpusOr(plan.CPUs, topology)
+	before, after := v.cpusOr(topology), plan.CPUs
+	if after == nil {
+		after = &model.CPUPlan{Shared: topology.Online()}
+	}
 	return CPUPlan{Moves: moves(n.Pods, before, after), Refusal: refusal(&plan, &pod)}, true, nil
 }
 
@@ -115,20 +121,20 @@ func refusal(plan *model.Plan, pod *model.Pod) string {
 	return ""
 }
 
-// answerCPUs answers GET /cpus, with a plan if there is one to make. The status belongs to the error, which says what
-// is wrong with the request, or that there is no such pod.
-func (v view) answerCPUs(plan string) (answer any, status int, err error) {
+// answerCPUs answers GET /cpus, with a plan if there is one to make. The text says what is wrong with the request, or
+// that there is no such pod.
+func (v view) answerCPUs(plan string) (answer any, notFound string, err error) {
 	if plan == "" {
 		answer, err = v.cpuMap()
-		return answer, http.StatusBadRequest, err
+		return answer, "", err
 	}
 	r, err := ParseCPURequest(plan)
 	if err != nil {
-		return nil, http.StatusBadRequest, err
+		return nil, "", err
 	}
 	moves, found, err := v.planCPUs(r)
 	if !found {
-		return nil, http.StatusNotFound, noPod(r.Namespace, r.Name)
+		notFound = fmt.Sprintf("this node has no pod %s in namespace %s", r.Name, r.Namespace)
 	}
-	return moves, http.StatusBadRequest, err
+	return moves, notFound, err
 }

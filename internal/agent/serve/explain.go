@@ -175,42 +175,56 @@ func Handler(loop Loop, runDir string) http.Handler {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
 	})
-	mux.HandleFunc("GET /explain", about(loop, func(v view, r *http.Request) (any, int, error) {
+	mux.HandleFunc("GET /explain", func(w http.ResponseWriter, r *http.Request) {
 		namespace, name := r.FormValue("namespace"), r.FormValue("pod")
-		e, found := v.explain(namespace, name)
-		if !found {
-			return nil, http.StatusNotFound, noPod(namespace, name)
+		var e Explanation
+		var found bool
+		if err := loop(r.Context(), func(v *loopview.View) { e, found = view{v}.explain(namespace, name) }); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
 		}
-		return e, 0, nil
-	}))
-	mux.HandleFunc("GET /node", about(loop, func(v view, _ *http.Request) (any, int, error) {
-		return v.explainNode(), 0, nil
-	}))
-	mux.HandleFunc("GET /pods", about(loop, func(v view, _ *http.Request) (any, int, error) { return v.pods(), 0, nil }))
-	mux.HandleFunc("GET /cpus", about(loop, func(v view, r *http.Request) (any, int, error) {
-		return v.answerCPUs(r.FormValue("plan"))
-	}))
+		if !found {
+			http.Error(w, fmt.Sprintf("this node has no pod %s in namespace %s", name, namespace), http.StatusNotFound)
+			return
+		}
+		reply(w, e)
+	})
+	mux.HandleFunc("GET /node", about(loop, func(v view) any { return v.explainNode() }))
+	mux.HandleFunc("GET /pods", about(loop, func(v view) any { return v.pods() }))
+	mux.HandleFunc("GET /cpus", func(w http.ResponseWriter, r *http.Request) {
+		var answer any
+		var notFound string
+		var failed error
+		if err := loop(r.Context(),
+			func(v *loopview.View) { answer, notFound, failed = view{v}.answerCPUs(r.FormValue("plan")) }); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		switch {
+		case failed != nil:
+			http.Error(w, failed.Error(), http.StatusBadRequest)
+		case notFound != "":
+			http.Error(w, notFound, http.StatusNotFound)
+		default:
+			reply(w, answer)
+		}
+	})
 	return mux
 }
 
-func noPod(namespace, name string) error {
-	return fmt.Errorf("this node has no pod %s in namespace %s", name, namespace)
-}
-
-// about answers from the view of the loop. f returns the answer, or an error with its status.
-func about(loop Loop, f func(v view, r *http.Request) (answer any, status int, err error)) http.HandlerFunc {
+// about answers from the view of the loop.
+func about(loop Loop, f func(v view) any) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var answer any
-		var status int
-		var failed error
-		if err := loop(r.Context(), func(v *loopview.View) { answer, status, failed = f(view{v}, r) }); err != nil {
-			status, failed = http.StatusServiceUnavailable, err
-		}
-		if failed != nil {
-			http.Error(w, failed.Error(), status)
+		if err := loop(r.Context(), func(v *loopview.View) { answer = f(view{v}) }); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(answer) // the client went away
+		reply(w, answer)
 	}
+}
+
+func reply(w http.ResponseWriter, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(value) // the client went away
 }

@@ -3,7 +3,10 @@ package host
 import (
 	"bytes"
 	"slices"
+	"strconv"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
 )
@@ -26,7 +29,7 @@ const (
 // A search goes in steps of a bounded size, in the order of /proc, and leaves out nobody. So however many processes a
 // pod begins, a step takes as long as ever, and the processes of other pods are found some steps later.
 type processes struct {
-	procFiles
+	proc    string // mount point of the host's procfs
 	layout  cgroup.Layout
 	most    int             // of known processes
 	dir     numbers         // /proc, open while a search is under way
@@ -35,6 +38,8 @@ type processes struct {
 	pods    []podProcesses  // by number; 0 is no pod
 	numbers map[string]int  // of pods, by UID
 	left    bool            // a process is in another pod than a list says
+	name    []byte          // buffer of a path that ends in a null byte
+	buf     [4 << 10]byte
 }
 
 // process is a process, in a pod or not. There may be very many, so it is small.
@@ -73,7 +78,8 @@ func (f *processes) search(now time.Duration, steps int) (ended bool, err error)
 		f.known, f.numbers, f.pods = map[int]process{}, map[string]int{}, make([]podProcesses, 1)
 	}
 	if !f.dir.isOpen {
-		if err := f.dir.open(f.path(0, ""), 0); err != nil {
+		f.name = append(append(f.name[:0], f.proc...), 0)
+		if err := f.dir.open(&f.name[0], 0); err != nil {
 			return true, err
 		}
 		f.number++
@@ -173,10 +179,26 @@ func (f *processes) removeEnded() {
 
 // podOf returns the UID of the pod of a process. It returns "" for a process that is in no pod or has ended.
 func (f *processes) podOf(pid int) string {
-	for part := range bytes.FieldsFuncSeq(f.read(pid, "/cgroup"), func(r rune) bool { return r == '/' || r == '\n' }) {
+	fd, err := openName(unix.AT_FDCWD, f.path(pid, "/cgroup"), unix.O_RDONLY)
+	if err != nil {
+		return ""
+	}
+	defer closeFile(fd)
+	n, err := pread(fd, f.buf[:])
+	if err != nil {
+		return ""
+	}
+	for part := range bytes.FieldsFuncSeq(f.buf[:n], func(r rune) bool { return r == '/' || r == '\n' }) {
 		if uid, ok := f.layout.ParsePod(string(part)); ok {
 			return uid
 		}
 	}
 	return ""
+}
+
+// path returns the path of a file of a process, which ends in a null byte. It is valid until the next call.
+func (f *processes) path(pid int, file string) *byte {
+	f.name = append(append(f.name[:0], f.proc...), '/')
+	f.name = append(append(strconv.AppendInt(f.name, int64(pid), 10), file...), 0)
+	return &f.name[0]
 }

@@ -15,10 +15,14 @@ import (
 )
 
 // BatchRequest returns what a container requests of the tier batch, by whichever names.
-func BatchRequest(c *corev1.Container) model.Amount {
-	var pod model.Pod
-	bought(&pod, c.Resources.Requests)
-	return pod.Batch
+func BatchRequest(c *corev1.Container) (request model.Amount) {
+	for _, name := range []corev1.ResourceName{v1alpha1.ResourceBatchCPU, v1alpha1.ResourceKoordinatorBatchCPU} {
+		request.CPU += whole(c.Resources.Requests, name) // batch CPU counts in thousandths
+	}
+	for _, name := range []corev1.ResourceName{v1alpha1.ResourceBatchMemory, v1alpha1.ResourceKoordinatorBatchMemory} {
+		request.Memory += whole(c.Resources.Requests, name)
+	}
+	return request
 }
 
 // slackName returns the name of a resource that is sold.

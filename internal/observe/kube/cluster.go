@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -44,29 +45,30 @@ type Cluster struct {
 // NewClient returns a client for the core API group that speaks protobuf. It has no other group's types, which saves
 // 10 MB of memory against the full client.
 func NewClient(config *rest.Config) (*rest.RESTClient, error) {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(corev1.AddToScheme(scheme))
+	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
 	c := rest.CopyConfig(config)
 	c.APIPath = "/api"
 	c.GroupVersion = &corev1.SchemeGroupVersion
 	c.ContentType = runtime.ContentTypeProtobuf
 	c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	return clientFor(c, func(scheme *runtime.Scheme) error {
-		metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
-		return corev1.AddToScheme(scheme)
-	})
+	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	client, err := rest.RESTClientFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("setting up the API client: %w", err)
+	}
+	return client, nil
 }
 
 // NewCustomClient returns a client for Waterline's own API group.
 func NewCustomClient(config *rest.Config) (*rest.RESTClient, error) {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	c := rest.CopyConfig(config)
 	c.APIPath = "/apis"
 	c.GroupVersion = &schema.GroupVersion{Group: v1alpha1.Group, Version: v1alpha1.Version}
 	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-	return clientFor(c, v1alpha1.AddToScheme)
-}
-
-func clientFor(c *rest.Config, addTypes func(*runtime.Scheme) error) (*rest.RESTClient, error) {
-	scheme := runtime.NewScheme()
-	utilruntime.Must(addTypes(scheme))
 	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	client, err := rest.RESTClientFor(c)
 	if err != nil {
@@ -141,7 +143,8 @@ func (c *Cluster) Run(ctx context.Context) {
 		follow(c.custom, "nodereports", &v1alpha1.NodeReport{}, itself, &store{
 			clear: func() { c.reported, c.withdrawn = false, false },
 			set: func(obj any) {
-				c.reported, c.withdrawn = true, Withdrawn(obj.(*v1alpha1.NodeReport))
+				c.reported = true
+				c.withdrawn = meta.IsStatusConditionTrue(obj.(*v1alpha1.NodeReport).Status.Conditions, v1alpha1.ConditionWithdrawn)
 			},
 			drop: func(any) { c.reported, c.withdrawn = false, false },
 		})

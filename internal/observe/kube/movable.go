@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
@@ -105,5 +104,7 @@ func tolerates(by *corev1.Toleration, t *corev1.Taint) bool {
 
 // Withdrawn reports whether the manager keeps the node of a report from selling.
 func Withdrawn(r *v1alpha1.NodeReport) bool {
-	return meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionWithdrawn)
+	return slices.ContainsFunc(r.Status.Conditions, func(c metav1.Condition) bool {
+		return c.Type == v1alpha1.ConditionWithdrawn && c.Status == metav1.ConditionTrue
+	})
 }

@@ -39,12 +39,7 @@ func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 	if !cgroup.ValidUID(uid) {
 		return nil, false
 	}
-	// The kubelet applies the resources of the spec, except while a resize is deferred or infeasible: then it keeps the
-	// resources allocated before, which are in the status.
-	actuated := p
-	if pending(p) {
-		actuated = asShown(p)
-	}
+	actuated := withAllocated(p)
 	least := least(p)
 	requests := resource.PodRequests(actuated, resource.PodResourcesOptions{})
 	pod := &model.Pod{
@@ -139,6 +134,15 @@ func cpuCondition(p *corev1.Pod) model.PodCondition {
 	return model.PodCondition{}
 }
 
+// withAllocated returns the pod with the resources that the kubelet applies. They are those of the spec, except while a
+// resize is deferred or infeasible: then the kubelet keeps the resources allocated before, which are in the status.
+func withAllocated(p *corev1.Pod) *corev1.Pod {
+	if !pending(p) {
+		return p
+	}
+	return asShown(p)
+}
+
 // asShown returns the pod with the resources in its status, where it has any: its resources now.
 func asShown(p *corev1.Pod) *corev1.Pod {
 	allocated := *p
@@ -188,14 +192,14 @@ func least(p *corev1.Pod) *corev1.Pod {
 		}
 		return shown
 	}
-	lowerAll := func(shown, spec []corev1.Container) {
-		for i := range shown {
-			c := &shown[i].Resources
-			c.Limits = lower(c.Limits, spec[i].Resources.Limits)
-		}
+	for i := range p.Spec.Containers {
+		c := &least.Spec.Containers[i].Resources
+		c.Limits = lower(c.Limits, p.Spec.Containers[i].Resources.Limits)
 	}
-	lowerAll(least.Spec.Containers, p.Spec.Containers)
-	lowerAll(least.Spec.InitContainers, p.Spec.InitContainers)
+	for i := range p.Spec.InitContainers {
+		c := &least.Spec.InitContainers[i].Resources
+		c.Limits = lower(c.Limits, p.Spec.InitContainers[i].Resources.Limits)
+	}
 	if r := least.Spec.Resources; r != nil {
 		shown := r.Limits
 		switch {
@@ -295,9 +299,15 @@ func ended(p *corev1.Pod) bool {
 	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return true
 	}
-	all := p.Status.ContainerStatuses
-	return p.DeletionTimestamp != nil && len(all) > 0 &&
-		!slices.ContainsFunc(all, func(s corev1.ContainerStatus) bool { return s.State.Terminated == nil })
+	if p.DeletionTimestamp == nil || len(p.Status.ContainerStatuses) == 0 {
+		return false
+	}
+	for _, s := range p.Status.ContainerStatuses {
+		if s.State.Terminated == nil {
+			return false
+		}
+	}
+	return true
 }
 
 func milli(list corev1.ResourceList) int64 { return list.Cpu().MilliValue() }

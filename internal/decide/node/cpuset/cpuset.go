@@ -217,14 +217,12 @@ func (r *round) claims(state *State) []*claim {
 	return all
 }
 
-// assign records assignments.
-func (r *round) assign(all ...Allocation) {
-	r.state.Allocations = append(r.state.Allocations, all...)
-	for _, h := range all {
-		r.free = r.free.Minus(h.CPUs)
-		if h.Mode == model.CPUExclusive {
-			r.exclusive = r.exclusive.Or(h.CPUs)
-		}
+// assign records an assignment.
+func (r *round) assign(h Allocation) {
+	r.state.Allocations = append(r.state.Allocations, h)
+	r.free = r.free.Minus(h.CPUs)
+	if h.Mode == model.CPUExclusive {
+		r.exclusive = r.exclusive.Or(h.CPUs)
 	}
 }
 
@@ -253,14 +251,20 @@ func (r *round) keep(claims []*claim) []*claim {
 		}
 		switch {
 		case same && !c.adopted, r.unknown && len(c.wants) > 0 && enough:
-			r.assign(c.base...)
+			for _, h := range c.base {
+				r.assign(h)
+			}
 		case c.running && !c.forced && !c.adopted && len(c.had) > 0 && !r.move():
 			// The pod would move, but the limit on moves defers it.
 			c.base, c.why = slices.Clone(c.had), r.patience()
-			r.assign(c.base...)
+			for _, h := range c.base {
+				r.assign(h)
+			}
 		default:
 			if c.running {
-				r.freed = r.freed.Or(union(c.had).Minus(kept))
+				for _, h := range c.had {
+					r.freed = r.freed.Or(h.CPUs.Minus(kept))
+				}
 			}
 			r.free = r.free.Minus(r.freed)
 			if len(c.wants) > 0 {
@@ -319,10 +323,15 @@ func (r *round) give(waiting []*claim) {
 			if c.base = given; missed.Code != "" {
 				r.notice(c.pod, missed)
 			}
-			r.assign(given...)
+			for _, h := range given {
+				r.assign(h)
+			}
 			continue
 		}
-		lost := union(c.base)
+		var lost model.CPUSet
+		for _, h := range c.base {
+			lost = lost.Or(h.CPUs)
+		}
 		c.base = nil
 		if c.running {
 			r.freed = r.freed.Or(lost)
@@ -341,6 +350,9 @@ func (r *round) give(waiting []*claim) {
 // why in missed. It changes nothing.
 func (r *round) serve(c *claim) (given []Allocation, why, missed model.Reason) {
 	number, most := sum(c.wants), r.pool.Minus(r.reserved).Len()
+	count := func(name string, n int) model.Operand {
+		return model.Operand{Name: name, Value: int64(n), Unit: model.UnitCPUs}
+	}
 	switch {
 	case r.unknown:
 		return nil, model.Reason{
@@ -363,7 +375,10 @@ func (r *round) serve(c *claim) (given []Allocation, why, missed model.Reason) {
 	if c.mode != model.CPUExclusive {
 		return given, why, missed
 	}
-	alone := union(given)
+	var alone model.CPUSet
+	for _, h := range given {
+		alone = alone.Or(h.CPUs)
+	}
 	// Exclusive CPUs replace exactly the request of their pod, so the other pods have as much CPU per request as
 	// before. That is too little only if requests exceed the available CPUs: because of static pods, or because CPUs
 	// went offline.
@@ -396,7 +411,8 @@ func (r *round) choose(c *claim) ([]Allocation, model.Reason) {
 		fix = "request whole cores, or wait until some are free"
 	}
 	return nil, model.Reason{Code: lack, Fix: fix, Operands: []model.Operand{
-		count("requested", sum(c.wants)), count("free", r.free.Len()),
+		{Name: "requested", Value: int64(sum(c.wants)), Unit: model.UnitCPUs},
+		{Name: "free", Value: int64(r.free.Len()), Unit: model.UnitCPUs},
 	}}
 }
 

@@ -32,7 +32,9 @@ func (r *round) hinted(c *claim) ([]Allocation, model.Reason) {
 	return nil, model.Reason{
 		Code: model.CPUsHintUnused, Key: "cpuset-hint", Text: shortList(hint), Fix: fix,
 		Operands: []model.Operand{
-			count("requested", number), count("hinted", hint.Len()), count("free", hint.And(r.free).Len()),
+			{Name: "requested", Value: int64(number), Unit: model.UnitCPUs},
+			{Name: "hinted", Value: int64(hint.Len()), Unit: model.UnitCPUs},
+			{Name: "free", Value: int64(hint.And(r.free).Len()), Unit: model.UnitCPUs},
 		},
 	}
 }

@@ -100,10 +100,11 @@ func Settle(n *model.Node, plan *model.CPUPlan, state *State, limit *model.Suppr
 	w := writer{
 		n: n, v2: n.Tree.V2, plan: plan,
 		shared: place{model.List(shared), model.Reason{Code: model.CPUsShared, Operands: []model.Operand{
-			count("node", plan.Node.Len()), count("exclusive", plan.Exclusive.Len()),
+			{Name: "node", Value: int64(plan.Node.Len()), Unit: model.UnitCPUs},
+			{Name: "exclusive", Value: int64(plan.Exclusive.Len()), Unit: model.UnitCPUs},
 		}}},
 		batch: place{model.List(plan.Batch), model.Reason{Code: model.BatchCPUs, Operands: []model.Operand{
-			count("cpus", batch),
+			{Name: "cpus", Value: int64(batch), Unit: model.UnitCPUs},
 		}}},
 	}
 	w.settings = make([]model.Setting, 0, groups(&n.Tree))
@@ -169,7 +170,8 @@ func (w *writer) classes() [3]model.CPUSet {
 		// The pod of these CPUs is not known and may be of any class.
 		classes[q] = w.plan.Shared.Or(own[q]).Or(unknown)
 		why := model.Reason{Code: model.CPUsOfClass, Operands: []model.Operand{
-			count("own", own[q].Len()), count("exclusive", w.plan.Exclusive.Len()),
+			{Name: "own", Value: int64(own[q].Len()), Unit: model.UnitCPUs},
+			{Name: "exclusive", Value: int64(w.plan.Exclusive.Len()), Unit: model.UnitCPUs},
 		}}
 		w.set(w.n.Tree.Class(q), place{model.List(classes[q]), why})
 	}
@@ -192,7 +194,8 @@ type writer struct {
 }
 
 func (w *writer) set(dir string, to place) {
-	w.settings = append(w.settings, model.SettingOf(dir, model.Cpuset, to.value, to.why))
+	file := model.File{Dir: dir, Knob: model.Cpuset}
+	w.settings = append(w.settings, model.Setting{File: file, Value: to.value, Reason: to.why})
 }
 
 // pod appends the settings of a pod with its own CPUs.
@@ -376,17 +379,14 @@ func Release(n *model.Node, o model.Owned) (model.Value, model.Reason) {
 		// The kubelet rewrites the lists of containers when its pool changes, but never those of pods and classes.
 		all = all.Minus(n.Kubelet.TakenCPUs)
 	}
-	return model.List(all), model.Reason{
-		Code: model.KubeletValue, Operands: []model.Operand{count("node", all.Len())},
-	}
+	return model.List(all), model.Reason{Code: model.KubeletValue, Operands: []model.Operand{
+		{Name: "node", Value: int64(all.Len()), Unit: model.UnitCPUs},
+	}}
 }
 
 // ownReason returns a reason with the number of CPUs.
 func ownReason(code model.Code, set model.CPUSet) model.Reason {
-	return model.Reason{Code: code, Operands: []model.Operand{count("own", set.Len())}}
-}
-
-// count returns an operand with a number of CPUs.
-func count(name string, cpus int) model.Operand {
-	return model.Operand{Name: name, Value: int64(cpus), Unit: model.UnitCPUs}
+	return model.Reason{Code: code, Operands: []model.Operand{
+		{Name: "own", Value: int64(set.Len()), Unit: model.UnitCPUs},
+	}}
 }

@@ -39,14 +39,6 @@ func compareAllocation(a, b Allocation) int {
 	return cmp.Or(strings.Compare(a.UID, b.UID), strings.Compare(a.Container, b.Container))
 }
 
-// union returns the CPUs of all these assignments.
-func union(all []Allocation) (cpus model.CPUSet) {
-	for i := range all {
-		cpus = cpus.Or(all[i].CPUs)
-	}
-	return cpus
-}
-
 // of returns the assignments of a pod, a part of s.Allocations.
 func (s *State) of(uid string) []Allocation {
 	return model.AllByUID(s.Allocations, uid, func(a *Allocation) string { return a.UID })

@@ -269,12 +269,22 @@ func (p *pick) pack() {
 // touched cells, and within them the core with the fewest free CPUs that are enough. If no touched core has enough,
 // it returns the one with the most.
 func (p *pick) best(touched bool) (bestCell, bestCore int, ok bool) {
+	fitsBetter := func(size, than int) bool {
+		switch enough, was := size >= p.left, than >= p.left; {
+		case enough != was:
+			return enough
+		case enough:
+			return size < than
+		default:
+			return size > than
+		}
+	}
 	p.each(func(cell, core int) {
 		size := p.size[core]
 		if size == 0 || p.touched[core] != touched || !touched && size < p.left {
 			return
 		}
-		better := fitsBetter(size, p.size[bestCore], p.left)
+		better := fitsBetter(size, p.size[bestCore])
 		if p.cells[cell] != p.cells[bestCell] {
 			better = p.cells[cell]
 		}
@@ -336,19 +346,14 @@ func (p *pick) fits(cell, count, other, has, n int) bool {
 	if p.cells[cell] != p.cells[other] {
 		return p.cells[cell]
 	}
-	return fitsBetter(count, has, n)
-}
-
-// fitsBetter reports whether a size is better than another for so many: the smaller one that is enough, else the
-// larger.
-func fitsBetter(size, than, n int) bool {
-	switch enough, was := size >= n, than >= n; {
+	switch enough, was := count >= n, has >= n; {
 	case enough != was:
 		return enough
 	case enough:
-		return size < than
+		return count < has
+	default:
+		return count > has
 	}
-	return size > than
 }
 
 // wholeCores takes whole cores, and reports whether their sizes can add up. On machines whose cores have different

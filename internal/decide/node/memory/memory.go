@@ -23,10 +23,14 @@ func Decide(settings []model.Setting, n *model.Node, p *model.Policy) []model.Se
 	settings = protect(settings, n, p)
 	var whys model.Reasons
 	limit := func(dir string, bytes int64) {
-		if bytes != 0 {
-			why := whys.Of(model.BatchMemory, limitOperand(bytes))
-			settings = append(settings, model.SettingOf(dir, model.MemoryMax, model.Number(bytes), *why))
+		if bytes == 0 {
+			return
 		}
+		settings = append(settings, model.Setting{
+			File:   model.File{Dir: dir, Knob: model.MemoryMax},
+			Value:  model.Number(bytes),
+			Reason: *whys.Of(model.BatchMemory, limitOperand(bytes)),
+		})
 	}
 	for _, pod := range n.Pods {
 		group, exists := n.Tree.Pods[pod.UID]
@@ -35,7 +39,7 @@ func Decide(settings []model.Setting, n *model.Node, p *model.Policy) []model.Se
 		}
 		limit(group.Dir, pod.Grant.Memory)
 		for j, name := range group.Containers {
-			if c := cgroup.ContainerOf(pod, name); c != nil && c.Grant.Memory > 0 { // most have none: no path is made
+			if c := cgroup.ContainerOf(pod, name); c != nil && c.Grant.Memory > 0 {
 				limit(group.Path(j), c.Grant.Memory)
 			}
 		}

@@ -278,7 +278,8 @@ func remember(old []owner, pods []group, now int64) []owner {
 		all = append(all, o)
 	}
 	if len(all) > maxOwners {
-		slices.SortFunc(all, func(a, b owner) int {
+		slices.SortFunc(all, func(a,
+			b owner) int {
 			return cmp.Or(cmp.Compare(b.Last, a.Last), strings.Compare(a.Name, b.Name))
 		})
 		all = all[:maxOwners]

@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"slices"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
@@ -57,7 +56,12 @@ func MayBurst(pod *model.Pod, p *model.Policy) bool {
 	if !p.Protect.Burst || pod.Ended || !pod.Class.Online() {
 		return false
 	}
-	return slices.ContainsFunc(pod.Containers, func(c model.Container) bool { return c.LeastMilli > 0 })
+	for i := range pod.Containers {
+		if pod.Containers[i].LeastMilli > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // burst appends the burst settings of a pod and its containers. A burst is one period's quota, the maximum that the
@@ -85,7 +89,9 @@ func burst(
 		} else {
 			micros = 0
 		}
-		settings = append(settings, model.SettingOf(dir, model.Burst, model.Number(micros), reason))
+		settings = append(settings, model.Setting{
+			File: model.File{Dir: dir, Knob: model.Burst}, Value: model.Number(micros), Reason: reason,
+		})
 	}
 	if pod.LeastMilli > 0 {
 		var sum int64

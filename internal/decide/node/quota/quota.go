@@ -49,8 +49,11 @@ func Decide(settings []model.Setting, n *model.Node, p *model.Policy, o Others, 
 			continue
 		}
 		lift := func(dir string, code model.Code) {
-			why := whys.Of(code, limitOf(pod.LimitMilli))
-			settings = append(settings, model.SettingOf(dir, model.Quota, model.Number(model.Unlimited), *why))
+			settings = append(settings, model.Setting{
+				File:   model.File{Dir: dir, Knob: model.Quota},
+				Value:  model.Number(model.Unlimited),
+				Reason: *whys.Of(code, limitOf(pod.LimitMilli)),
+			})
 		}
 		mode := pod.Annotations.Quota
 		if mode == "" && o.Weighted[i] {
@@ -102,10 +105,14 @@ func batch(
 		return settings
 	}
 	limit := func(dir string, milli, period int64) {
-		if milli != 0 {
-			why := whys.Of(model.BatchQuota, limitOf(milli))
-			settings = append(settings, model.SettingOf(dir, model.Quota, quotaOf(milli, period), *why))
+		if milli == 0 {
+			return
 		}
+		settings = append(settings, model.Setting{
+			File:   model.File{Dir: dir, Knob: model.Quota},
+			Value:  quotaOf(milli, period),
+			Reason: *whys.Of(model.BatchQuota, limitOf(milli)),
+		})
 	}
 	limit(group.Dir, pod.Grant.LimitMilli, model.DefaultQuotaPeriod)
 	period := containerPeriod(n)
@@ -128,7 +135,11 @@ func suppress(
 ) []model.Setting {
 	period := containerPeriod(n)
 	limit := func(dir string, milli, period int64) {
-		settings = append(settings, model.SettingOf(dir, model.Quota, quotaOf(milli, period), why))
+		settings = append(settings, model.Setting{
+			File:   model.File{Dir: dir, Knob: model.Quota},
+			Value:  quotaOf(milli, period),
+			Reason: why,
+		})
 	}
 	whole, native := part, int64(0)
 	for i := range pod.Containers {

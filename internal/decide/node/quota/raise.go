@@ -177,8 +177,10 @@ func (s *State) raised(settings []model.Setting, n *model.Node, pod *model.Pod, 
 		if times > 0 {
 			operands = append(operands, model.Operand{Name: "times", Value: times, Unit: model.UnitTimes})
 		}
-		why := model.Reason{Code: model.QuotaRaised, Operands: operands}
-		settings = append(settings, model.SettingOf(dir, model.Quota, quota, why))
+		settings = append(settings, model.Setting{
+			File:  model.File{Dir: dir, Knob: model.Quota},
+			Value: quota, Reason: model.Reason{Code: model.QuotaRaised, Operands: operands},
+		})
 	}
 	if r := s.find(pod.UID, ""); r != nil && r.Times > 1000 {
 		set(group.Dir, pod.LimitMilli, model.QuotaOf(pod.LimitMilli*r.Times/1000, period), r.Times)

@@ -108,7 +108,8 @@ func (r *round) forget() {
 	in := r.in
 	r.s.Ended = slices.DeleteFunc(r.s.Ended, func(at time.Time) bool { return in.Now.Sub(at) >= budgetTime })
 	r.s.Tried = slices.DeleteFunc(r.s.Tried, func(t Tried) bool {
-		return !slices.ContainsFunc(in.Container, func(c Container) bool { return c.ID == t.Container })
+		i := slices.IndexFunc(in.Container, func(c Container) bool { return c.ID == t.Container })
+		return i < 0
 	})
 	if !in.Allowance.Until.Equal(r.s.Until) {
 		r.s.Until, r.s.Since, r.s.Met = in.Allowance.Until, in.Now, false

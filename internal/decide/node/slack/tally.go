@@ -136,13 +136,15 @@ func (t *tally) idleExclusive(own []model.OwnCPUs) {
 	var all model.CPUSet
 	have := map[string]bool{}
 	for len(own) > 0 {
-		uid := own[0].UID
-		of := model.AllByUID(own, uid, func(o *model.OwnCPUs) string { return o.UID })
-		if alone, elsewhere := exclusive(of, model.FindPod(t.n.Pods, uid)); !alone.Empty() {
-			all, have[uid] = all.Or(alone), true
-			t.use.IdleExclusive = plus(t.use.IdleExclusive, less(milli(alone), less(t.of(uid), elsewhere)))
+		n := 1
+		for n < len(own) && own[n].UID == own[0].UID {
+			n++
 		}
-		own = own[len(of):]
+		if alone, elsewhere := exclusive(own[:n], t.pod(own[0].UID)); !alone.Empty() {
+			all, have[own[0].UID] = all.Or(alone), true
+			t.use.IdleExclusive = plus(t.use.IdleExclusive, less(milli(alone), less(t.of(own[0].UID), elsewhere)))
+		}
+		own = own[n:]
 	}
 	k := &t.n.Kubelet
 	// Batch never runs on isolated CPUs, and which of them are in use is not known.
@@ -207,3 +209,8 @@ func limit(c model.Container) int64 {
 }
 
 func milli(s model.CPUSet) int64 { return int64(s.Len()) * 1000 }
+
+// pod returns the pod with a UID; nil if it is not known.
+func (t *tally) pod(uid string) *model.Pod {
+	return model.FindPod(t.n.Pods, uid)
+}

@@ -90,11 +90,15 @@ func Decide(n *model.Node, p *model.Policy) Result {
 		if !exists || e.reason == nil {
 			continue
 		}
-		s := model.SettingOf(group.Dir, model.Shares, model.Number(e.shares), *e.reason)
+		s := model.Setting{
+			File: model.File{Dir: group.Dir, Knob: model.Shares}, Value: model.Number(e.shares), Reason: *e.reason,
+		}
 		idle := p.Weight.Batch == model.BatchByIdle && !n.Tree.NoIdle && e.comesLast()
 		if idle {
-			last := model.Reason{Code: model.BatchIdle}
-			r.Settings = append(r.Settings, model.SettingOf(group.Dir, model.Idle, model.Number(1), last))
+			r.Settings = append(r.Settings, model.Setting{
+				File:  model.File{Dir: group.Dir, Knob: model.Idle},
+				Value: model.Number(1), Reason: model.Reason{Code: model.BatchIdle},
+			})
 		}
 		if ours := (idle || group.Idle) && owns(n, group.Dir); idle && ours || group.Idle && !ours {
 			// The kernel refuses a weight with EINVAL while cpu.idle is set, and resets the weight when cpu.idle is
@@ -141,9 +145,11 @@ func containers(settings []model.Setting, n *model.Node, pod *model.Pod, whys *m
 		if c == nil || c.Grant.RequestMilli == 0 {
 			continue
 		}
-		shares := model.Number(model.MilliCPUToShares(c.Grant.RequestMilli))
-		why := whys.Of(batchReason(c.Grant.RequestMilli))
-		settings = append(settings, model.SettingOf(group.Path(j), model.Shares, shares, *why))
+		settings = append(settings, model.Setting{
+			File:   model.File{Dir: group.Path(j), Knob: model.Shares},
+			Value:  model.Number(model.MilliCPUToShares(c.Grant.RequestMilli)),
+			Reason: *whys.Of(batchReason(c.Grant.RequestMilli)),
+		})
 	}
 	return settings
 }
@@ -410,9 +416,11 @@ func raise(n *model.Node, p *model.Policy, entries []entry) []model.Setting {
 	if capped {
 		code = model.WeightCapped
 	}
-	shares := model.Number(model.ClampShares(requests + scale(more)))
-	why := model.Reason{Code: code, Operands: operands(burstable)}
-	return []model.Setting{model.SettingOf(n.Tree.Burstable, model.Shares, shares, why)}
+	return []model.Setting{{
+		File:   model.File{Dir: n.Tree.Burstable, Knob: model.Shares},
+		Value:  model.Number(model.ClampShares(requests + scale(more))),
+		Reason: model.Reason{Code: code, Operands: operands(burstable)},
+	}}
 }
 
 // unbounded reports whether a Guaranteed pod with its own weight can use more CPU than its request, because it has no
