@@ -192,11 +192,12 @@ func Handler(loop Loop, runDir string) http.Handler {
 	mux.HandleFunc("GET /node", about(loop, func(v view) any { return v.explainNode() }))
 	mux.HandleFunc("GET /pods", about(loop, func(v view) any { return v.pods() }))
 	mux.HandleFunc("GET /cpus", func(w http.ResponseWriter, r *http.Request) {
+		plan := r.URL.Query().Get("plan") // not by FormValue on the loop: that may wait for a client's body
 		var answer any
 		var notFound string
 		var failed error
 		if err := loop(r.Context(),
-			func(v *loopview.View) { answer, notFound, failed = view{v}.answerCPUs(r.FormValue("plan")) }); err != nil {
+			func(v *loopview.View) { answer, notFound, failed = view{v}.answerCPUs(plan) }); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}

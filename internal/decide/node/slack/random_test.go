@@ -170,6 +170,9 @@ func random(r *rand.Rand) *input {
 			in.add(pod, upTo(1))
 		}
 	}
+	// Two lists by UID, one after the other, as of pods with CPUs of their own and of pinned pods.
+	second := r.IntN(len(in.own) + 1)
+	in.own = slices.Concat(in.own[second:], in.own[:second])
 	if r.IntN(3) == 0 { // a cgroup without a known pod
 		more := upTo(1)
 		in.use(&in.node.Load.Classes[model.Guaranteed], more)

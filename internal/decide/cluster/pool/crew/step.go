@@ -8,7 +8,7 @@ type (
 	Phase = pool.Phase
 	// Verb is what is to be done to a worker.
 	Verb = pool.Verb
-	// Code is a reason.
+	// Code is the reason for a step, in one word.
 	Code = pool.Code
 	// Step is what is to be done to a worker, and why.
 	Step = pool.Step
