@@ -211,6 +211,21 @@ func happen(w *world, p *place, random *rand.Rand) (died int) {
 	return died
 }
 
+// TestCount counts a worker that is stopped as leaving while its pod is there, and one without room as not wanted.
+func TestCount(t *testing.T) {
+	in := Input{Workers: []Worker{
+		{Worker: pool.Worker{Wanted: true, Pod: &pool.Pod{}}},
+		{Worker: pool.Worker{Pod: &pool.Pod{}}},
+		{Worker: pool.Worker{Pod: &pool.Pod{}}},
+		{},
+		{Worker: pool.Worker{Wanted: true}},
+	}}
+	steps := []Step{{Phase: Active}, {Phase: Draining}, {Phase: Stopped}, {Phase: Stopped}, {Phase: Stopped, Why: NoRoom}}
+	if have, want := Count(&in, steps), (pool.Tally{Wanted: 1, Active: 1, Leaving: 2}); have != want {
+		t.Errorf("%+v, want %+v", have, want)
+	}
+}
+
 // TestTight compares [Tight] with the rule said plainly: without those that drain, the youngest go one by one until the
 // rest fits.
 func TestTight(t *testing.T) {
