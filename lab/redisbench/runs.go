@@ -116,21 +116,21 @@ func (m *Runs) Add(r *report.Result, key, mode string, load float64, reference m
 
 // addWaits adds how much longer waits for a CPU made p99, and how that compares with the server alone.
 func (m *Runs) addWaits(r *report.Result, key, mode string, load float64) {
-	all := m.waits(mode, load)
+	all := m.WaitsRatios(mode, load)
 	if len(all) == 0 {
 		return
 	}
 	median := measure.Median(all)
 	r.Series[key+"p99_waits_ratio"], r.Metrics[key+"p99_waits_ratio"] = all, measure.Round(median, 3)
 	r.Metrics[key+"p99_waits_ratio_min"], r.Metrics[key+"p99_waits_ratio_max"] = slices.Min(all), slices.Max(all)
-	if alone := m.waits(Alone, load); len(alone) > 0 && mode != Alone {
+	if alone := m.WaitsRatios(Alone, load); len(alone) > 0 && mode != Alone {
 		r.Metrics[key+"p99_waits_over_alone"] = measure.Round(median/measure.Median(alone), 3)
 	}
 }
 
-// waits returns how much longer waits for a CPU made p99 of each run. Runs on a slow CPU count as well: it is in both
-// p99.
-func (m *Runs) waits(mode string, load float64) (all []float64) {
+// WaitsRatios returns for each run p99 to what it would be if the server had not waited for a CPU. Runs on a slow CPU
+// count as well: it is in both.
+func (m *Runs) WaitsRatios(mode string, load float64) (all []float64) {
 	for _, runs := range [][]Run{m.Counted, m.Discarded} {
 		for _, run := range runs {
 			if run.Mode != mode || run.Load != load || run.lateP99() > measure.Millis(m.Latest) {

@@ -89,7 +89,7 @@ func TestYARNSpark(t *testing.T) {
 	}
 	runs, err := redisbench.Measure(t.Context(), "spark", redisbench.Config{
 		Config: sandbox.Config{Helper: filepath.Join(built, "bin/lab")}, Node: node, Seconds: sparkSeconds, Repeats: 1,
-		Latest: time.Minute, // no run is repeated, which would take too long
+		Latest: time.Minute, AnyCPU: true, // no run is repeated, which would take too long
 	}, cells)
 	if err != nil {
 		t.Fatal(err)
@@ -107,6 +107,7 @@ func TestYARNSpark(t *testing.T) {
 				metrics[key+"cpu_percent"] = measure.Round(value, 1)
 			}
 		}
+		metrics[key+"p99_waits_ratio"] = measure.Median(runs.WaitsRatios(run.Mode, mean))
 		loop := loops[run.Mode]
 		if loop == nil {
 			continue
@@ -134,8 +135,9 @@ func TestYARNSpark(t *testing.T) {
 		t.Skipf("the machine was too busy to measure: the generator of requests was late by more than %v, p99. These "+
 			"figures are not written: %v", load.LateLimit, metrics)
 	}
-	if plain, kept := metrics["spark_plain_p99_ratio"], metrics["spark_waterline_p99_ratio"]; kept > plain {
-		t.Errorf("p99 is %v times that of Redis alone, and %v times without Waterline", kept, plain)
+	// By waits, because the CPU is not equally fast in all runs.
+	if plain, kept := metrics["spark_plain_p99_waits_ratio"], metrics["spark_waterline_p99_waits_ratio"]; kept > plain {
+		t.Errorf("waits for a CPU make p99 %v times as long, and %v times without Waterline", kept, plain)
 	}
 	c := noCrowd(t)
 	c.judge("yarn", withOthers(t, "yarn", metrics), nil)
