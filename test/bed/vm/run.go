@@ -31,10 +31,6 @@ const (
 // Run boots a guest, runs the commands in it and switches it off. How commands ended is in the report; the error is
 // about everything else and wraps ErrGuest if it is the guest's. When Run returns, qemu is gone.
 func Run(ctx context.Context, c Config) (Report, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout+finishLimit,
-		fmt.Errorf("%w: it is not done %v after its timeout of %v", ErrGuest, finishLimit, c.Timeout))
-	defer cancel()
-
 	initrd, log, err := openFiles(c)
 	if err != nil {
 		return Report{}, err
@@ -57,6 +53,9 @@ func Run(ctx context.Context, c Config) (Report, error) {
 // runGuest runs one qemu from its start to its end.
 func runGuest(ctx context.Context, c Config, initrd *os.File, log io.Writer) (Report, error) {
 	began := time.Now()
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout+finishLimit,
+		fmt.Errorf("%w: it is not done %v after its timeout of %v", ErrGuest, finishLimit, c.Timeout))
+	defer cancel()
 	m, err := startQemu(c, initrd, log)
 	if err != nil {
 		return Report{}, err
