@@ -181,7 +181,7 @@ type ShuffleSpec struct {
 	// Uniffle is Apache Uniffle. Its jobs need three servers, for three replicas of which one can be missed, and one
 	// more for a server to drain.
 	Uniffle *UniffleSpec `json:"uniffle,omitempty"`
-	// Celeborn is Apache Celeborn. Its jobs need two workers, for two replicas.
+	// Celeborn is Apache Celeborn. Its jobs need two workers, for two replicas, and one more for a worker to drain.
 	Celeborn *CelebornSpec `json:"celeborn,omitempty"`
 }
 
