@@ -50,24 +50,27 @@ func fill(ctx context.Context, r *run) error {
 	if err := r.Create(f.pod); err != nil {
 		return err
 	}
-	var err error
+	awake, err := load.Awake() // where no batch runs, as where it does
+	if err != nil {
+		return err
+	}
+	defer awake.Close()
 	if f.server, err = load.StartServer(ctx, r.Sandbox, f.pod); err != nil {
 		return err
 	}
 	for _, mode := range []struct {
 		name  string
 		begin func(context.Context) error
-	}{{"alone", f.alone}, {"plain", f.plain}, {"waterline", f.waterline}} {
-		if err := f.loops.Kill(); err != nil {
-			return err
+	}{{"alone", func(context.Context) error { return nil }}, {"plain", f.plain}, {"waterline", f.waterline}} {
+		for _, loop := range f.loops {
+			if err := loop.Kill(); err != nil {
+				return err
+			}
 		}
 		if err := mode.begin(ctx); err != nil {
 			return err
 		}
 		t := trial{mode: mode.name, rate: serverLoad / max(f.server.Cost, load.RequestCost).Seconds()}
-		if mode.name == "alone" {
-			t.awake = f.loops.PIDs()
-		}
 		requests := load.Requests{Line: fmt.Sprint(f.server.Steps), CPU: -1, Prioritize: true}
 		nothing := func() error { return nil }
 		err := t.run(ctx, r.Sandbox, requests, r.cfg.Seconds, nothing, nothing, func(w measure.Window) string {
@@ -87,15 +90,8 @@ type fillRun struct {
 	*run
 	pod    *sandbox.Pod // of the server
 	server load.Server
-	loops  load.Loops // of batch; alone, those that keep the CPUs awake
+	loops  []*sandbox.Process // of batch
 	trials []trial
-}
-
-// alone keeps the CPUs awake, as batch does in the other modes.
-func (f *fillRun) alone(context.Context) error {
-	var err error
-	f.loops, err = load.Awake(f.Sandbox)
-	return err
 }
 
 // plain starts batch as plain Kubernetes runs it: it requests what the server leaves of the node.

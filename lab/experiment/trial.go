@@ -19,7 +19,6 @@ const warm = time.Second
 type trial struct {
 	mode    string
 	rate    float64 // requests a second
-	awake   []int   // processes whose CPU time counts as idle
 	window  measure.Window
 	latency []float64 // milliseconds, sorted
 	late    []float64 // milliseconds between a request's due time and its sending, sorted
@@ -44,7 +43,7 @@ func (t *trial) run(ctx context.Context, s *sandbox.Sandbox, requests load.Reque
 	if err := begin(); err != nil {
 		return err
 	}
-	meter := measure.Meter{Source: s, Awake: t.awake}
+	meter := measure.Meter{Source: s}
 	if t.window, err = meter.Seconds(ctx, "mode "+t.mode, seconds, each); err != nil {
 		return err
 	}

@@ -1,70 +1,38 @@
 package load
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
-
-	"golang.org/x/sys/unix"
-
-	"github.com/waterline-io/waterline/lab/sandbox"
 )
 
-// Loops are processes that keep CPUs from sleeping.
-type Loops []*sandbox.Process
+// latencyDevice takes the time in which a CPU that idles must be able to run, for as long as it is open
+// (Documentation/power/pm_qos_interface.rst).
+const latencyDevice = "/dev/cpu_dma_latency"
 
-// Awake keeps the CPUs from sleeping, as batch does, until the loops are killed or the sandbox is closed. A loop runs
-// on each CPU, in the root cgroup, with the least priority.
+// Awake keeps the CPUs from sleeping until it is closed, as batch does: one that idles polls. Where there is no such
+// device, or the kernel has no driver for idle CPUs, this has no effect.
 //
-// A virtual CPU that sleeps runs again only when the hypervisor schedules it. On a 6.18 in a virtual machine, a
-// real-time thread that slept for a few milliseconds was late by 1.0 to 1.3 ms, p99, and by 0.1 ms beside such loops.
-// Without loops, this delay would be in the latency of a server alone, and not in its latency beside batch.
-func Awake(s *sandbox.Sandbox) (Loops, error) {
-	cpus, err := AllowedCPUs()
+// A virtual CPU that sleeps runs again only when the hypervisor schedules it. On a 6.18 in virtual machines, a
+// real-time thread that slept for a few milliseconds was late by 1.0 to 1.3 ms, p99, on one and by 0.14 to 0.16 ms on
+// another; by 0.1 and 0.07 ms on CPUs that did not sleep. That delay would be in the latency of a server alone, and not
+// in its latency beside batch.
+//
+// Loops would keep the CPUs awake too. But an agent counts their CPU time as the system's, so that nothing is left for
+// batch.
+func Awake() (io.Closer, error) {
+	file, err := os.OpenFile(latencyDevice, os.O_WRONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return io.NopCloser(nil), nil
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("keeping the CPUs awake: %w", err)
 	}
-	var l Loops
-	for i := range cpus {
-		one, err := s.Start(sandbox.Command{
-			Name: "the loop that keeps a CPU awake", Group: "/", Helper: "burn", Input: loop{Number: i, Least: true},
-		})
-		if err != nil {
-			return nil, err
-		}
-		l = append(l, one)
+	if _, err := file.Write(binary.NativeEndian.AppendUint32(nil, 0)); err != nil { // microseconds
+		return nil, fmt.Errorf("keeping the CPUs awake: %w", errors.Join(err, file.Close()))
 	}
-	return l, nil
-}
-
-// PIDs returns the numbers of the processes. Their CPU time is to count as idle.
-func (l Loops) PIDs() []int {
-	var pids []int
-	for _, p := range l {
-		pids = append(pids, p.PID())
-	}
-	return pids
-}
-
-// Kill ends the loops.
-func (l Loops) Kill() error {
-	var errs []error
-	for _, p := range l {
-		errs = append(errs, p.Kill())
-	}
-	return errors.Join(errs...)
-}
-
-// least gives this thread what all others of the machine come before: the class SCHED_IDLE, and for its session, of
-// which most kernels make a group in the root cgroup, the weight of nice 19.
-func least() error {
-	if err := os.WriteFile("/proc/self/autogroup", []byte("19"), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("giving the session of a loop the least weight: %w", err)
-	}
-	idle := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}
-	if err := unix.SchedSetAttr(0, &idle, 0); err != nil {
-		return fmt.Errorf("becoming a thread of class SCHED_IDLE: %w", err)
-	}
-	return nil
+	return file, nil
 }

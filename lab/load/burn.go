@@ -29,7 +29,6 @@ type loop struct {
 	Number  int  // of the loop in its pod; it decides on which CPU the loop stays
 	Unbound bool // it may run on any CPU that its cgroup allows
 	Wakes   bool // it runs for toils and sleeps for rests, again and again
-	Least   bool // all other threads of the machine come before it
 }
 
 // Threads that wait for each other, as those of an encoder or a compiler do, sleep and wake all the time. The kernel
@@ -69,11 +68,6 @@ func burn(in sandbox.HelperInput) error {
 	}
 	if l.Wakes {
 		toil()
-	}
-	if l.Least {
-		if err := least(); err != nil {
-			return err
-		}
 	}
 	return in.Become([]string{"/bin/sh", "-c", "while :; do :; done"}, nil)
 }

@@ -2,11 +2,9 @@ package measure
 
 import (
 	"math"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -53,24 +51,6 @@ func TestParseMachineCPU(t *testing.T) {
 	for _, bad := range []string{"", "cpu 1 2 3", "intr 1 2 3 4 5 6 7 8", "cpu 1 2 3 4 5 6 7 x"} {
 		if _, err := parseMachineCPU([]byte(bad)); err == nil {
 			t.Errorf("no error for %q", bad)
-		}
-	}
-}
-
-// TestAwake checks that the time of processes that only keep CPUs from sleeping counts as idle.
-func TestAwake(t *testing.T) {
-	cpus := float64(runtime.NumCPU())
-	before := Reading{at: time.Unix(100, 0), awake: 3 * time.Second}
-	for _, c := range []struct {
-		idle uint64 // ticks of 100
-		took time.Duration
-		want float64
-	}{{100, 0, 0}, {10, 0, 0.9 * cpus}, {0, 700 * time.Millisecond, cpus - 0.7}, {100, time.Millisecond, 0}} {
-		after := Reading{
-			at: time.Unix(101, 0), awake: before.awake + c.took, machine: machineCPU{total: 100, idle: c.idle},
-		}
-		if w := after.Since(before); math.Abs(w.Busy-c.want) > 1e-9 {
-			t.Errorf("%d %% idle, of the rest %v awake: %v CPUs are busy, not %v", c.idle, c.took, w.Busy, c.want)
 		}
 	}
 }

@@ -22,7 +22,6 @@ type Source interface {
 type Meter struct {
 	Source    Source
 	Generator string // cgroup of the generator of requests, which is counted apart; "": none
-	Awake     []int  // processes that only keep CPUs from sleeping: their time counts as idle
 }
 
 // Reading is the CPU time that had been used at one moment.
@@ -30,7 +29,6 @@ type Reading struct {
 	at        time.Time
 	used      map[string]time.Duration // by pod
 	generator time.Duration
-	awake     time.Duration
 	machine   machineCPU
 }
 
@@ -59,13 +57,6 @@ func (m Meter) Read() (Reading, error) {
 			return Reading{}, err
 		}
 	}
-	for _, pid := range m.Awake {
-		s, err := ReadSchedstat(pid)
-		if err != nil {
-			return Reading{}, err
-		}
-		r.awake += s.Ran
-	}
 	r.at = time.Now()
 	r.machine, err = readMachineCPU()
 	return r, err
@@ -76,9 +67,6 @@ func (r Reading) Since(before Reading) Window {
 	w := Window{
 		Length: r.at.Sub(before.at), Used: map[string]time.Duration{}, Generator: r.generator - before.generator,
 		Steal: r.machine.stealSince(before.machine), Busy: r.machine.busySince(before.machine),
-	}
-	if w.Length > 0 {
-		w.Busy = max(w.Busy-float64(r.awake-before.awake)/float64(w.Length), 0)
 	}
 	for name, used := range r.used {
 		w.Used[name] = used - before.used[name]

@@ -198,6 +198,11 @@ func (b *bench) run(ctx context.Context, cell Cell) (found Run, err error) {
 		return found, err
 	}
 	defer func() { err = errors.Join(err, closeAll()) }()
+	awake, err := load.Awake()
+	if err != nil {
+		return found, err
+	}
+	defer awake.Close()
 	r := &run{Sandbox: s, node: b.cfg.Node, cell: cell, seconds: b.cfg.Seconds, lookups: b.cfg.Lookups}
 	if cell.Figure {
 		if r.figure, err = b.figure(cell.Load); err != nil {

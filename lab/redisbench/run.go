@@ -29,7 +29,6 @@ type run struct {
 	frames    []*counter.Counter // of the encoders
 	stress    stress
 	generator string       // its cgroup
-	awake     load.Loops   // they run where no batch does, or where batch may be pushed back
 	end       func() error // ends what Beside started; nil: nothing
 }
 
@@ -96,11 +95,6 @@ func (r *run) begin(ctx context.Context) error {
 		}
 	}
 	var err error
-	if len(batch) == 0 || r.lookups {
-		if r.awake, err = load.Awake(r.Sandbox); err != nil {
-			return err
-		}
-	}
 	if r.cell.Online {
 		if r.server, err = startRedis(ctx, r.Sandbox, online.Pod, r.lookups); err != nil {
 			return err
@@ -235,7 +229,7 @@ func (r *run) observe(ctx context.Context, found *Run) error {
 	if err != nil {
 		return err
 	}
-	meter := measure.Meter{Source: r.Sandbox, Generator: r.generator, Awake: r.awake.PIDs()}
+	meter := measure.Meter{Source: r.Sandbox, Generator: r.generator}
 	found.Window, err = meter.Seconds(ctx, r.doing(), r.seconds, func(w measure.Window) string {
 		found.Seconds = append(found.Seconds, w)
 		return fmt.Sprintf("pods use %.2f CPUs", w.CPUs())

@@ -193,8 +193,7 @@ func (m *Runs) GeneratorNote() string {
 	return fmt.Sprintf("The generator has a cgroup of its own outside of kubepods (%s) and used %.3f CPUs at most. It "+
 		"was %s ms late, p99 of the worst run that counts. Runs in which that was more than %s ms were discarded, and "+
 		"those in which the server's CPU was slow (requests of more than %s ms of CPU): %d. The hypervisor took %.1f %% "+
-		"at most. Where no batch runs, loops of class SCHED_IDLE keep the CPUs from sleeping, as batch does otherwise; "+
-		"their time counts as idle.",
+		"at most. CPUs that idle poll, so that they do not sleep where no batch runs.",
 		strings.Join(slices.Sorted(maps.Keys(scheduled)), ", "), generated, measure.MillisText(late),
 		measure.MillisText(measure.Millis(m.Latest)), measure.MillisText(measure.Millis(slowTimes*RequestCost)),
 		len(m.Discarded), steal)

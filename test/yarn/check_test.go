@@ -57,15 +57,16 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	floor := fmt.Sprintf("%dMiB,1vcores", bed.MinMemory)
+	open := []yarncheck.Code{yarncheck.WebPortOpen, yarncheck.LogsNotAggregated} // as Hadoop is without settings
 	for _, test := range []struct {
 		name, label, floor string
 		errors, warnings   []yarncheck.Code
 	}{
-		{"as it is", bed.Label, floor, nil, []yarncheck.Code{yarncheck.MastersOnLabel, yarncheck.WebPortOpen}},
+		{"as it is", bed.Label, floor, nil, append([]yarncheck.Code{yarncheck.MastersOnLabel}, open...)},
 		{"a small floor", bed.Label, "64MiB,1vcores", []yarncheck.Code{yarncheck.MinimumAboveFloor},
-			[]yarncheck.Code{yarncheck.MastersOnLabel, yarncheck.WebPortOpen}},
+			append([]yarncheck.Code{yarncheck.MastersOnLabel}, open...)},
 		{"another label", "no-such-label", floor, []yarncheck.Code{yarncheck.NoQueueForLabel},
-			[]yarncheck.Code{yarncheck.LabelMissing, yarncheck.WebPortOpen}},
+			append([]yarncheck.Code{yarncheck.LabelMissing}, open...)},
 	} {
 		found := check(t, test.label, test.floor, "--spark-defaults", defaults)
 		if !slices.Equal(found[yarncheck.Error], test.errors) || !slices.Equal(found[yarncheck.Warning], test.warnings) {
@@ -95,7 +96,8 @@ func TestMastersOnFixedNodes(t *testing.T) {
 	}()
 	restartRM(t)
 	found := check(t, bed.Label, fmt.Sprintf("%dMiB,1vcores", bed.MinMemory))
-	want := []yarncheck.Code{yarncheck.ExpiryLong, yarncheck.NoExcludePath, yarncheck.WebPortOpen}
+	want := []yarncheck.Code{yarncheck.ExpiryLong, yarncheck.NoExcludePath, yarncheck.WebPortOpen,
+		yarncheck.LogsNotAggregated}
 	if len(found[yarncheck.Error]) > 0 || !slices.Equal(found[yarncheck.Warning], want) {
 		t.Errorf("findings: %q", found)
 	}
