@@ -134,7 +134,7 @@ func (c *client) replicas(to *findings) {
 		Code: ShuffleOneReplica, Severity: Error, Property: name, Value: value,
 		What: "Shuffle data is on one server of Celeborn only.",
 		Why:  "A server that is killed fails the jobs whose data it had.",
-		Fix:  Fix{name, "true", "It takes three servers: two for the replicas, and one that can drain. Each byte takes " +
+		Fix: Fix{name, "true", "It takes three servers: two for the replicas, and one that can drain. Each byte takes " +
 			"twice the memory, disks and network."},
 	}
 	// The second name is that of clients before 0.6, and later ones take it too (CelebornConf.scala).
