@@ -60,6 +60,22 @@ func TestRepeat(t *testing.T) {
 	}
 }
 
+// TestAnyCPU checks that a run on a slow CPU counts, and is not repeated, where any CPU will do.
+func TestAnyCPU(t *testing.T) {
+	for anyCPU, counted := range map[bool]int{false: 0, true: 1} {
+		b := &bench{cfg: Config{AnyCPU: anyCPU}, found: Runs{Repeats: 1, Latest: time.Millisecond}}
+		b.measure = func(context.Context, Cell) (Run, error) {
+			return Run{Late: []float64{0.9}, Requests: slowRequests(100, 1)}, nil
+		}
+		if err := b.all(t.Context(), []Cell{{Mode: Mode{Name: Plain, Online: true}}}); err != nil {
+			t.Fatal(err)
+		}
+		if discarded := attempts * (1 - counted); len(b.found.Counted) != counted || len(b.found.Discarded) != discarded {
+			t.Errorf("any CPU %v: %d runs count, %d do not", anyCPU, len(b.found.Counted), len(b.found.Discarded))
+		}
+	}
+}
+
 // TestMinutes checks that no repeat begins after the time for all, but the first.
 func TestMinutes(t *testing.T) {
 	for minutes, want := range map[int]int{0: 5, 1: 1, 40: 2, 41: 3, 1000: 5} {
