@@ -21,7 +21,8 @@ const latencyDevice = "/dev/cpu_dma_latency"
 // another; by 0.1 and 0.07 ms on CPUs that did not sleep. That delay would be in the latency of a server alone, and not
 // in its latency beside batch.
 //
-// Loops would keep the CPUs awake too, but an agent would count their CPU time as the system's, and leave batch nothing.
+// Loops would keep the CPUs awake too. But an agent would count their CPU time as the system's, and leave batch
+// nothing.
 func Awake() (io.Closer, error) {
 	file, err := os.OpenFile(latencyDevice, os.O_WRONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
