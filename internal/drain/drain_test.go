@@ -10,8 +10,8 @@ import (
 
 // TestSilent checks that only a server that does not answer at all counts as silent.
 func TestSilent(t *testing.T) {
-	closes := func(after string) func(http.ResponseWriter) {
-		return func(w http.ResponseWriter) {
+	closes := func(after string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
 			if c, _, err := w.(http.Hijacker).Hijack(); err == nil {
 				_, _ = c.Write([]byte(after))
 				_ = c.Close()
@@ -26,18 +26,23 @@ func TestSilent(t *testing.T) {
 	defer cancel()
 	for name, c := range map[string]struct {
 		ctx    context.Context
-		answer func(w http.ResponseWriter) // nil: nobody is there
+		answer http.HandlerFunc // nil: nobody is there
 		want   bool
 	}{
 		"nobody":              {want: true},
 		"nobody, and no time": {ctx: cancelled},
-		"an error":            {answer: func(w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) }},
-		"no JSON":             {answer: func(w http.ResponseWriter) { _, _ = w.Write([]byte("<html>")) }},
-		"nothing":             {answer: closes("")},
-		"half a status":       {answer: closes("HTTP/1.1 2")},
-		"half a header":       {answer: closes("HTTP/1.1 200 OK\r\nContent-")},
-		"nothing in time":     {ctx: late, answer: func(http.ResponseWriter) { <-late.Done() }, want: true},
-		"cut short": {answer: func(w http.ResponseWriter) {
+		"an error": {answer: func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusInternalServerError)
+		}},
+		"no JSON":       {answer: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }},
+		"nothing":       {answer: closes("")},
+		"half a status": {answer: closes("HTTP/1.1 2")},
+		"half a header": {answer: closes("HTTP/1.1 200 OK\r\nContent-")},
+		"nothing in time": {
+			ctx: late, want: true,
+			answer: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, // until the client gives up
+		},
+		"cut short": {answer: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			_, _ = w.Write([]byte("{"))
 		}},
@@ -45,7 +50,7 @@ func TestSilent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url := gone.URL
 			if c.answer != nil {
-				s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { c.answer(w) }))
+				s := httptest.NewServer(c.answer)
 				defer s.Close()
 				url = s.URL
 			}
