@@ -169,7 +169,6 @@ func TestNodeCoexist(t *testing.T) {
 
 	n.policy(strings.Replace(selling("Enforce", "Static"), "{",
 		`{"nodeSelector": {"matchLabels": {"canary": "true"}}, `, 1))
-	t.Cleanup(n.dropPolicy)
 	unchanged("enforcing elsewhere", "8k")
 	reports(model.ModeObserve)
 	same("enforcing elsewhere")

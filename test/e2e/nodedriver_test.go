@@ -14,7 +14,6 @@ import (
 // pod is gone.
 func (n *node) testDriver() {
 	n.policy(selling("Enforce", "Static"))
-	defer n.dropPolicy()
 	doctor := func() string {
 		out, _ := program("waterline", "doctor", "cluster", "--kubeconfig", bed.Kubeconfig())
 		return out

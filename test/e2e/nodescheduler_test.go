@@ -22,7 +22,6 @@ func scheduledNode(t *testing.T) *node {
 	n := install(t, "--set", "scheduler.enabled=true,scheduler.replicas=1,scheduler.image.repository=waterline/scheduler,"+
 		"scheduler.priorityClassName=")
 	n.policy(selling("Enforce", "Static")) // independent of other load on this machine
-	t.Cleanup(n.dropPolicy)
 	kubectl(t, "rollout", "status", "deployment/waterline-scheduler", "-n", v1alpha1.Namespace, ready)
 	n.sold(false, "the node sells", func(is int64) bool { return is > 0 })
 	return n

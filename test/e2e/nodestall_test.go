@@ -27,7 +27,6 @@ func TestNodeStall(t *testing.T) {
 		fmt.Sprintf(`manager.nodeSelector={"kubernetes.io/hostname": %q}`, cluster.NodeName))
 	kubectl(t, "rollout", "status", "deployment/waterline-manager", "-n", "waterline-system", ready)
 	n.policy(`{"mode": "Enforce", "cpu": {"suppression": "None"}, "protect": {"eviction": {}}}`)
-	t.Cleanup(n.dropPolicy)
 	// A process above memory.high still gets a page now and then: the way to memory.max is so long that it takes longer.
 	const limit = 256 << 20
 	for name, script := range map[string]string{

@@ -127,7 +127,6 @@ spec:
 // testOOMScore checks that with protect.memory, containers start with another oom_score_adj than the kubelet's.
 func (n *node) testOOMScore() {
 	n.policy(`{"mode": "Enforce", "cpu": {"suppression":"None"}, "protect": {"memory": true}}`)
-	defer n.dropPolicy()
 	eventually(n.t, "the node follows the policy", func() (bool, string) {
 		is := object[v1alpha1.NodeReport](n.t, "nodereport", n.name).Status.Policy
 		return is == "test", is

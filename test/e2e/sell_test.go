@@ -57,7 +57,6 @@ func seller(t *testing.T) *node {
 	n := install(t, values...)
 	kubectl(t, "rollout", "status", "deployment/waterline-manager", "-n", "waterline-system", ready)
 	n.policy(selling("Enforce", "Static"))
-	t.Cleanup(n.dropPolicy)
 	return n
 }
 
@@ -206,21 +205,20 @@ func (n *node) names(koordinator bool) {
 	}
 }
 
-// policy writes the spec of a policy that governs the node, and that allows every pod what it requests. It stays when a
-// subtest ends. A subtest that does not change it need not wait for the settling time until something is sold again.
+// policy writes the spec of a policy that governs the node, and that allows every pod what it requests. It stays until
+// the test that wrote the first one ends. A subtest that does not change it need not wait for the settling time until
+// something is sold again.
 func (n *node) policy(spec string) {
 	n.t.Helper()
+	if kubectl(n.t, "get", "colocationpolicy", "test", "--ignore-not-found") == "" {
+		n.t.Cleanup(func() { kubectl(n.t, "delete", "colocationpolicy", "test") })
+	}
 	c := bed.Kubectl(n.t.Context(), "apply", "-f", "-")
 	c.Stdin = strings.NewReader(fmt.Sprintf(`{"apiVersion": "waterline.io/v1alpha1", "kind": "ColocationPolicy", `+
 		`"metadata": {"name": "test"}, "spec": %s}`, strings.Replace(spec, "{", "{"+allowAll+", ", 1)))
 	if out, err := c.CombinedOutput(); err != nil {
 		n.t.Fatalf("applying: %v: %s", err, out)
 	}
-}
-
-func (n *node) dropPolicy() {
-	n.t.Helper()
-	kubectl(n.t, "delete", "colocationpolicy", "test")
 }
 
 // batch returns the manifest of a pod that requests slack and sleeps.

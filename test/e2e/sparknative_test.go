@@ -46,7 +46,6 @@ func sparkNative(t *testing.T) *hadoop.SparkTasks {
 	}
 	n := install(t, "--set", "manager.enabled=true,manager.extraArgs={--back-after=5s}")
 	n.policy(strings.Replace(selling("Enforce", "Static"), `"ratio": "100%"`, `"ratio": "1000%"`, 1))
-	t.Cleanup(n.dropPolicy)
 	kubectl(t, "rollout", "status", "deployment/waterline-manager", "-n", "waterline-system", ready)
 	n.sold(false, "the node offers CPU", func(cpu int64) bool { return cpu >= 3*executorCPU })
 	eventually(t, "the node offers memory", func() (bool, string) { // it offers more after a minute

@@ -50,7 +50,6 @@ spec: {accessModes: [ReadWriteMany], storageClassName: "", volumeName: exclude, 
 	p := &night{node: n, t: t}
 	// An offer grows by a tenth of what could be sold at once, and then not for a minute. The tests need one such step.
 	n.policy(strings.Replace(selling("Enforce", "Static"), `"ratio": "100%"`, `"ratio": "1000%"`, 1))
-	t.Cleanup(n.dropPolicy)
 	p.yarnPods = newYARN(t)
 	if err := os.Chmod(p.ExcludeDir(), 0o777); err != nil {
 		t.Fatal(err)
