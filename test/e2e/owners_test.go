@@ -18,7 +18,7 @@ import (
 func TestAPIWebhookOwners(t *testing.T) {
 	m := newManaged(t, "--set-json",
 		`policy={"mode":"Enforce","priority":-1000,"cpu":{},"memory":{},`+
-			`"batchPods":[{"selector":{"matchLabels":{"app":"half"}},"percent":50}]}`)
+			`"batchPods":[{"selector":{"matchLabels":{"app":"half"}},"owners":"50%"}]}`)
 	m.manager()
 	m.answering()
 	const count = 6
