@@ -143,7 +143,7 @@ race: ## the unit, scheduler and live kernel tests under the race detector
 # Tests that several levels use are compiled once. They expect their package's folder as the working directory.
 KERNEL_TEST := $(OUT)/test/kernel.test
 E2E_TEST := $(OUT)/test/e2e.test
-E2E := cd test/e2e && $(CURDIR)/$(E2E_TEST) -test.timeout=40m
+E2E := cd test/e2e && $(CURDIR)/$(E2E_TEST) -test.timeout=1h
 
 kernel-test:
 	@mkdir -p $(OUT)/test
