@@ -18,7 +18,7 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/evictbudget"
 	"github.com/waterline-io/waterline/internal/manager/fleet"
-	"github.com/waterline-io/waterline/internal/manager/managertest"
+	"github.com/waterline-io/waterline/test/managertest"
 )
 
 // evictions is an API server with one pod, and a manager before it.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/nodehealth"
-	"github.com/waterline-io/waterline/internal/manager/managertest"
+	"github.com/waterline-io/waterline/test/managertest"
 )
 
 // TestObserve checks what oversight is told of the objects of the API.

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/manager/managertest"
+	"github.com/waterline-io/waterline/test/managertest"
 )
 
 // TestSold checks whether new pods find something that is sold, and under which names.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/manager/fleet"
-	"github.com/waterline-io/waterline/internal/manager/managertest"
+	"github.com/waterline-io/waterline/test/managertest"
 )
 
 // TestCount checks that what is remembered of nodes is found anew when they or the policies change: the policy that

@@ -17,7 +17,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/manager/fleet"
-	"github.com/waterline-io/waterline/internal/manager/managertest"
+	"github.com/waterline-io/waterline/test/managertest"
 )
 
 // leaving is an API server with nodes, agents, reports and one policy.
