@@ -16,7 +16,6 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool/crew"
 	"github.com/waterline-io/waterline/internal/decide/policy"
 	"github.com/waterline-io/waterline/internal/drain"
-	"github.com/waterline-io/waterline/internal/manager/pools/dial"
 	"github.com/waterline-io/waterline/internal/manager/pools/olap"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
@@ -52,8 +51,14 @@ type crewEngine struct {
 	spec    v1alpha1.WorkerPoolSpec
 	auth    drain.Auth
 	drainer drain.Drainer
-	dialer  *dial.Crew
+	dialer  *crewDialer
 	active  map[string]time.Time // by UID of its pod: when an active worker was asked last
+}
+
+// kind returns how the workers of the pool run if they have one size. It returns nil for YARN, whose workers change
+// their size: the rest of this package, except what begins with crew, is about them.
+func (r *round) kind() *olap.Kind {
+	return olap.Of(&r.p.Spec, r.read.GracePeriod, r.read.Drain, r.read.Floor.Memory)
 }
 
 // crewSettings returns the settings of a pool for the decision.
@@ -80,9 +85,9 @@ func (r *round) runCrew(ctx context.Context, kind *olap.Kind) {
 // drainer returns the client of the engine; nil if there is none.
 func (c *crewRound) drainer(ctx context.Context) drain.Drainer {
 	k := c.k
-	d, err := dial.New(k.namespace, k.c.o.Reach[k.namespace])
+	d, err := newDialer(k.namespace, k.c.o.Reach[k.namespace])
 	if err != nil {
-		c.t.add(v1alpha1.ConditionCoordinatorUnreachable, dial.NotAllowed, err)
+		c.t.add(v1alpha1.ConditionCoordinatorUnreachable, notAllowed, err)
 		return nil
 	}
 	secret, err := c.secretOf(ctx, c.kind.Field, c.kind.Secret)
@@ -95,10 +100,10 @@ func (c *crewRound) drainer(ctx context.Context) drain.Drainer {
 		return k.crew.drainer
 	}
 	var drainer drain.Drainer
-	dialer := &dial.Crew{Dialer: d}
+	connects := &crewDialer{dialer: d}
 	if err == nil {
 		connected := auth
-		connected.Dial = dialer.Dial
+		connected.Dial = connects.dial
 		drainer, err = c.kind.Drainer(connected)
 	}
 	if err != nil {
@@ -106,7 +111,7 @@ func (c *crewRound) drainer(ctx context.Context) drain.Drainer {
 		c.t.add(v1alpha1.ConditionCoordinatorUnreachable, "BadSecret", err)
 		return nil
 	}
-	k.crew = &crewEngine{*c.p.Spec.DeepCopy(), auth, drainer, dialer, nil}
+	k.crew = &crewEngine{*c.p.Spec.DeepCopy(), auth, drainer, connects, nil}
 	return drainer
 }
 
@@ -136,7 +141,7 @@ func (c *crewRound) observe(ctx context.Context, drainer drain.Drainer) {
 func (c *crewRound) ask(ctx context.Context, drainer drain.Drainer) {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
-	c.k.crew.dialer.Know(c.addresses())
+	c.k.crew.dialer.know(c.addresses())
 	inParallel(c.places, func(pl *place) {
 		w, runs := c.engineWorker(pl)
 		switch {
@@ -156,8 +161,8 @@ func (c *crewRound) ask(ctx context.Context, drainer drain.Drainer) {
 		if err := pl.crew.silent; errors.Is(err, drain.ErrCoordinator) {
 			c.in.Known = false
 			reason := "NoAnswer"
-			if dial.IsNotAllowed(err) {
-				reason = dial.NotAllowed
+			if isNotAllowed(err) {
+				reason = notAllowed
 			}
 			c.t.add(v1alpha1.ConditionCoordinatorUnreachable, reason, fmt.Errorf("the coordinator of %s does not say which "+
 				"workers it has; workers stay as they are, and stop at their ends; check its address and user in %s, and that "+
@@ -276,7 +281,7 @@ func (c *crewRound) newCrewPod(pl *place, marks pool.Marks) (batch *corev1.Pod, 
 	w.Ports = append([]corev1.ContainerPort{{Name: "web", ContainerPort: c.kind.Port}}, w.Ports...)
 	size := kube.ResourceList(c.read.Floor)
 	w.Resources = corev1.ResourceRequirements{Requests: size, Limits: size.DeepCopy()}
-	setHook(w, c.kind.Linger(c.read.Drain, marks.End))
+	setHook(w, c.read.Drain, marks.End, c.kind.Hook+waitUntil)
 	// A worker that has drained ends with code 0, and must not start again. One that crashed may.
 	p.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
 	conf, catalogs := c.kind.Volumes(objectName(c.p))

@@ -16,21 +16,20 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/decide/cluster/reach"
 	"github.com/waterline-io/waterline/internal/drain"
-	"github.com/waterline-io/waterline/internal/manager/pools/dial"
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
 // anywhere is a dialer of tests, whose servers are on this machine.
-func anywhere(t *testing.T) *dial.Dialer { return dialerOf(t, "127.0.0.0/8", "::1") }
+func anywhere(t *testing.T) *dialer { return dialerOf(t, "127.0.0.0/8", "::1") }
 
 // dialerOf returns the dialer of the namespace yarn, which may reach some addresses; without any, all but special ones.
-func dialerOf(t *testing.T, addresses ...string) *dial.Dialer {
+func dialerOf(t *testing.T, addresses ...string) *dialer {
 	t.Helper()
 	scopes, err := reach.Scopes([]string{"yarn"}, map[string]reach.Entry{"yarn": {Addresses: addresses}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := dial.New("yarn", scopes["yarn"])
+	d, err := newDialer("yarn", scopes["yarn"])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +64,7 @@ func TestForbiddenAddress(t *testing.T) {
 	d := dialerOf(t)
 	refused := func(what string, err error) {
 		t.Helper()
-		if !dial.IsNotAllowed(err) || !strings.Contains(err.Error(), "manager.pools.allow.yarn.addresses") {
+		if !isNotAllowed(err) || !strings.Contains(err.Error(), "manager.pools.allow.yarn.addresses") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -81,7 +80,7 @@ func TestForbiddenAddress(t *testing.T) {
 		}
 		_, err = e.RM.Active(t.Context())
 		refused("the ResourceManager "+host, err)
-		if reason, _ := causeOf(err); reason != dial.NotAllowed {
+		if reason, _ := causeOf(err); reason != notAllowed {
 			t.Errorf("the reason is %s", reason)
 		}
 		refused("its administration "+host, e.Admin.RefreshNodesGracefully(t.Context(), time.Second))
@@ -106,15 +105,15 @@ func TestForbiddenAddress(t *testing.T) {
 	_, err = e.RM.Active(t.Context())
 	refused("the KDC", err)
 
-	crew := &dial.Crew{Dialer: d}
-	crew.Know(map[string]bool{address: true})
-	client, err := drain.NewClient(drain.Auth{Dial: crew.Dial}, nil)
+	crew := &crewDialer{dialer: d}
+	crew.know(map[string]bool{address: true})
+	client, err := drain.NewClient(drain.Auth{Dial: crew.dial}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = client.Send(t.Context(), http.MethodGet, "http://"+address, "", nil)
 	refused("a worker of Trino", err)
-	crew.Know(nil)
+	crew.know(nil)
 	_, err = client.Send(t.Context(), http.MethodGet, "http://"+address, "", nil)
 	refused("a coordinator", err)
 	if n := connections.Load(); n != 0 {
@@ -161,7 +160,7 @@ func TestForeignAnswers(t *testing.T) {
 		_, active := e.RM.Active(t.Context())
 		_, nodes := e.RM.Nodes(t.Context())
 		_, labels := e.RM.Labels(t.Context())
-		client, err := drain.NewClient(drain.Auth{Dial: anywhere(t).Dial}, nil)
+		client, err := drain.NewClient(drain.Auth{Dial: anywhere(t).dial}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +217,7 @@ func TestNotAllowed(t *testing.T) {
 		v1alpha1.ConditionRMUnreachable: "addresses", v1alpha1.ConditionExcludeFailed: "excludeFiles",
 	} {
 		p := r.t.all[condition]
-		if p.reason != dial.NotAllowed || !strings.Contains(p.message(), "manager.pools.allow.yarn."+value) {
+		if p.reason != notAllowed || !strings.Contains(p.message(), "manager.pools.allow.yarn."+value) {
 			t.Errorf("%s: %+v", condition, p)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/manager/pools/dial"
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
@@ -28,11 +27,11 @@ func endpoint(spec *v1alpha1.YARNSpec, secret map[string][]byte) yarn.Endpoint {
 
 // newCluster makes the clients of a cluster. reason names the cause of an error.
 func newCluster(
-	e yarn.Endpoint, secretName string, d *dial.Dialer, l *yarn.Logins,
+	e yarn.Endpoint, secretName string, d *dialer, l *yarn.Logins,
 ) (c *yarn.Cluster, reason string, err error) {
 	limit := flowcontrol.NewTokenBucketRateLimiter(perSecond, burst)
 	c, err = yarn.NewCluster(yarn.ClusterOptions{
-		Endpoint: e, Dial: d.Dial, DialWorker: d.DialWorker, Wait: limit.Wait, Logins: l,
+		Endpoint: e, Dial: d.dial, DialWorker: d.dialWorker, Wait: limit.Wait, Logins: l,
 	})
 	var bad *yarn.SecretError
 	switch {
@@ -47,9 +46,9 @@ func newCluster(
 // connect makes the clients of the pool's cluster, unless there are some. It returns false if there can be none.
 func (r *round) connect(ctx context.Context) bool {
 	k := r.k
-	d, err := dial.New(k.namespace, k.c.o.Reach[k.namespace])
+	d, err := newDialer(k.namespace, k.c.o.Reach[k.namespace])
 	if err != nil {
-		r.t.add(v1alpha1.ConditionRMUnreachable, dial.NotAllowed, err)
+		r.t.add(v1alpha1.ConditionRMUnreachable, notAllowed, err)
 		return false
 	}
 	secretName := v1alpha1.NameOf(r.p.Spec.YARN.AuthSecret)
@@ -93,8 +92,8 @@ func causeOf(err error) (reason, fix string) {
 	var status *yarn.StatusError
 	var login *yarn.KerberosError
 	switch {
-	case dial.IsNotAllowed(err):
-		return dial.NotAllowed, "the administrator of the cluster says what pools may reach"
+	case isNotAllowed(err):
+		return notAllowed, "the administrator of the cluster says what pools may reach"
 	case errors.As(err, &login):
 		return "LoginFailed", "check the Secret of spec.yarn.authSecret, and the KDC"
 	case errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden):

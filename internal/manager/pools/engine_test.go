@@ -9,7 +9,6 @@ import (
 	"github.com/jcmturner/gokrb5/v8/keytab"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/manager/pools/dial"
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
@@ -28,7 +27,7 @@ func keytabOf(t *testing.T, name string) string {
 }
 
 // clusterOf makes the clients of a pool's cluster.
-func clusterOf(spec *v1alpha1.YARNSpec, secret map[string][]byte, d *dial.Dialer) (*yarn.Cluster, string, error) {
+func clusterOf(spec *v1alpha1.YARNSpec, secret map[string][]byte, d *dialer) (*yarn.Cluster, string, error) {
 	return newCluster(endpoint(spec, secret), v1alpha1.NameOf(spec.AuthSecret), d, nil)
 }
 

@@ -19,7 +19,6 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/decide/policy"
-	"github.com/waterline-io/waterline/internal/manager/pools/dial"
 	"github.com/waterline-io/waterline/internal/manager/pools/hadoop"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
@@ -209,7 +208,7 @@ func (r *round) excludeFile() *yarn.ExcludeFile {
 			"has no directory of exclude files, so workers are not decommissioned gracefully; set the chart's value "+
 			"manager.pools.excludeVolume, or leave excludeFile out"))
 	case !r.mayExclude():
-		r.t.add(v1alpha1.ConditionExcludeFailed, dial.NotAllowed, fmt.Errorf("pools of namespace %s may not use the "+
+		r.t.add(v1alpha1.ConditionExcludeFailed, notAllowed, fmt.Errorf("pools of namespace %s may not use the "+
 			"exclude file %s, so workers are not decommissioned gracefully; add it to the chart's value "+
 			"manager.pools.allow.%[1]s.excludeFiles, or leave excludeFile out", r.k.namespace, name))
 	default:

@@ -155,7 +155,11 @@ func (r *round) newPod(pl *place, marks pool.Marks) (batch *corev1.Pod, sold boo
 		Limits:   kube.ResourceList(r.read.Ceiling.Plus(r.read.Overhead)),
 	}
 	mount(p, "conf", hadoop.ConfDir, hadoop.Configuration(v1alpha1.NameOf(r.p.Spec.YARN.ConfigMap), objectName(r.p)))
-	setHook(w, hadoop.Linger(r.read.Drain, marks.End, r.graceful()))
+	wait := waitUntil // a NodeManager that is decommissioned ends by itself, and keeps the output of maps until then
+	if !r.graceful() {
+		wait = hadoop.WaitIdle
+	}
+	setHook(w, r.read.Drain, marks.End, wait)
 	// The pod's pause process reaps what containers leave behind. Java does not: as process 1, it collected a zombie for
 	// every container that YARN killed.
 	p.Spec.ShareProcessNamespace = new(true)
@@ -239,13 +243,27 @@ func mount(p *corev1.Pod, name, at string, v *corev1.ProjectedVolumeSource) {
 	w.VolumeMounts = append(w.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: at, ReadOnly: true})
 }
 
-// setHook makes a script the hook of a worker's container that runs when its pod is deleted.
-func setHook(w *corev1.Container, script string) {
+// setHook makes a script the hook of a worker's container that runs when its pod is deleted. The script may wait until
+// the time in its variable until: as long as the worker has to drain, and not beyond end, if that is not zero. When the
+// worker's process ends, the hook ends with it.
+//
+// A hook of the kind sleep would not do: it ends neither with the container nor when the pod is deleted once more with
+// a shorter time (Kubernetes 1.36). Every image of a NodeManager has bash, with which YARN starts containers.
+func setHook(w *corev1.Container, drain time.Duration, end time.Time, script string) {
+	until := fmt.Sprintf("until=$(($(date +%%s) + %d))\n", int64(drain/time.Second))
+	if !end.IsZero() {
+		until += fmt.Sprintf("[ $until -lt %[1]d ] || until=%[1]d\n", end.Unix())
+	}
 	if w.Lifecycle == nil {
 		w.Lifecycle = &corev1.Lifecycle{}
 	}
-	w.Lifecycle.PreStop = &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"bash", "-c", script}}}
+	w.Lifecycle.PreStop = &corev1.LifecycleHandler{
+		Exec: &corev1.ExecAction{Command: []string{"bash", "-c", until + script}},
+	}
 }
+
+// waitUntil is the script of a hook that waits for the end of the worker's process.
+const waitUntil = "left=$((until - $(date +%s)))\nexec sleep $((left > 0 ? left : 0))\n"
 
 // identify gives the pod its host name and its address.
 func (r *round) identify(p *corev1.Pod, pl *place) {

@@ -1,5 +1,5 @@
-// Package olap describes engines whose workers all have one size, for the controller of worker pools. Each folder
-// beside it that is named after such an engine returns its [Kind].
+// Package olap describes engines whose workers all have one size, for the controller of worker pools. Each of them has
+// a file of its own, which returns its [Kind].
 package olap
 
 import (
@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/drain"
 )
 
@@ -41,14 +42,18 @@ type Kind struct {
 	Hook string
 }
 
-// Linger returns the script of a pod's preStop hook: it asks the worker to drain, and waits for its end, as long as it
-// has to drain and not beyond end, if that is not zero. When the worker's process ends, the hook ends with it.
-func (k *Kind) Linger(within time.Duration, end time.Time) string {
-	script := fmt.Sprintf("until=$(($(date +%%s) + %d))\n", int64(within/time.Second))
-	if !end.IsZero() {
-		script += fmt.Sprintf("[ $until -lt %[1]d ] || until=%[1]d\n", end.Unix())
+// Of returns how the workers of a pool run whose engine has workers of one size; nil: its engine is YARN. grace is the
+// grace period of the engine, within the time that a pod has to drain, and memory that of a pod in bytes.
+//
+// To remove an engine, remove its case, its file, its folder in internal/drain, and its field of the spec.
+func Of(spec *v1alpha1.WorkerPoolSpec, grace, within time.Duration, memory int64) *Kind {
+	switch {
+	case spec.Trino != nil:
+		return trinoKind(spec.Trino, grace)
+	case spec.Impala != nil:
+		return impalaKind(spec.Impala, grace, within, memory)
 	}
-	return script + k.Hook + "left=$((until - $(date +%s)))\nexec sleep $((left > 0 ? left : 0))\n"
+	return nil
 }
 
 // OwnFiles returns the files of the pool's own ConfigMap.

@@ -1,5 +1,4 @@
-// Package dial connects to what the pools of a namespace may reach, and to nothing else.
-package dial
+package pools
 
 import (
 	"context"
@@ -13,8 +12,8 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/cluster/reach"
 )
 
-// NotAllowed is the reason of conditions if the administrator has not allowed an address or a file.
-const NotAllowed = "NotAllowed"
+// notAllowed is the reason of conditions if the administrator has not allowed an address or a file.
+const notAllowed = "NotAllowed"
 
 // notAllowedError says that the pools of a namespace may not reach a host.
 type notAllowedError struct {
@@ -32,22 +31,22 @@ func (e *notAllowedError) Error() string {
 	return fmt.Sprintf("pools of namespace %s may not reach %s there; %s", e.namespace, e.host, fix)
 }
 
-// Dialer makes all connections of the pools of a namespace: to ResourceManagers, coordinators, KDCs and workers.
-type Dialer struct {
+// dialer makes all connections of the pools of a namespace: to ResourceManagers, coordinators, KDCs and workers.
+type dialer struct {
 	namespace string
 	scope     reach.Scope
 }
 
-// New returns the dialer of a namespace; an error if its pools may reach nothing.
-func New(namespace string, scope reach.Scope) (*Dialer, error) {
+// newDialer returns the dialer of a namespace; an error if its pools may reach nothing.
+func newDialer(namespace string, scope reach.Scope) (*dialer, error) {
 	if scope.Closed() {
 		return nil, &notAllowedError{namespace: namespace}
 	}
-	return &Dialer{namespace, scope}, nil
+	return &dialer{namespace, scope}, nil
 }
 
-// Dial connects to an address that a pool names.
-func (d *Dialer) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+// dial connects to an address that a pool names.
+func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", address, err)
@@ -55,39 +54,39 @@ func (d *Dialer) Dial(ctx context.Context, network, address string) (net.Conn, e
 	return d.connect(ctx, network, address, host, func(to netip.AddrPort) bool { return d.scope.Allows(host, to) })
 }
 
-// DialWorker connects to the address of a worker's pod.
-func (d *Dialer) DialWorker(ctx context.Context, network, address string) (net.Conn, error) {
+// dialWorker connects to the address of a worker's pod.
+func (d *dialer) dialWorker(ctx context.Context, network, address string) (net.Conn, error) {
 	return d.connect(ctx, network, address, "its worker", d.scope.AllowsWorker)
 }
 
-// Crew is the dialer of a pool whose client asks coordinator and workers alike.
-type Crew struct {
-	*Dialer
+// crewDialer is the dialer of a pool whose client asks coordinator and workers alike.
+type crewDialer struct {
+	*dialer
 	mu      sync.Mutex
 	workers map[string]bool // addresses with ports
 }
 
-// Know sets the addresses of the pool's workers.
-func (d *Crew) Know(workers map[string]bool) {
+// know sets the addresses of the pool's workers.
+func (d *crewDialer) know(workers map[string]bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.workers = workers
 }
 
-// Dial connects to a worker, or to an address that the pool names.
-func (d *Crew) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+// dial connects to a worker, or to an address that the pool names.
+func (d *crewDialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	d.mu.Lock()
 	worker := d.workers[address]
 	d.mu.Unlock()
 	if worker {
-		return d.DialWorker(ctx, network, address)
+		return d.dialWorker(ctx, network, address)
 	}
-	return d.Dialer.Dial(ctx, network, address)
+	return d.dialer.dial(ctx, network, address)
 }
 
 // connect connects if the address to which a name was resolved is allowed. It looks at the address of the socket just
 // before that connects: a name may resolve to something else a moment later.
-func (d *Dialer) connect(
+func (d *dialer) connect(
 	ctx context.Context, network, address, host string, allows func(to netip.AddrPort) bool,
 ) (net.Conn, error) {
 	control := func(_ context.Context, _, resolved string, _ syscall.RawConn) error {
@@ -100,8 +99,8 @@ func (d *Dialer) connect(
 	return (&net.Dialer{ControlContext: control}).DialContext(ctx, network, address)
 }
 
-// IsNotAllowed reports whether an error is that an address is not allowed.
-func IsNotAllowed(err error) bool {
+// isNotAllowed reports whether an error is that an address is not allowed.
+func isNotAllowed(err error) bool {
 	var e *notAllowedError
 	return errors.As(err, &e)
 }
