@@ -37,25 +37,21 @@ func (f *Files) Edit(
 	return "NotWritable", file.Write(next)
 }
 
-// Exclusion is all changes of an exclude file in a round.
-type Exclusion struct {
-	File   yarn.ExcludeFile
-	Add    map[string]time.Duration // hosts, and the time in which their NodeManagers drain
-	Remove map[string]bool
-}
-
-// Exclude changes the exclude file, and has it read. The reason names the cause of an error.
-func (a *Actor) Exclude(ctx context.Context, files *Files, e *Exclusion) (reason string, err error) {
-	if reason, err := files.Edit(e.File, e.Add, e.Remove); err != nil {
+// Exclude makes all changes of an exclude file in a round: it adds hosts, with the time in which their NodeManagers
+// drain, removes others, and has the file read. The reason names the cause of an error.
+func (a *Actor) Exclude(
+	ctx context.Context, files *Files, file yarn.ExcludeFile, add map[string]time.Duration, remove map[string]bool,
+) (reason string, err error) {
+	if reason, err := files.Edit(file, add, remove); err != nil {
 		return reason, err
 	}
 	if a.unread == nil {
 		a.unread = map[string]bool{}
 	}
-	for host := range e.Add {
+	for host := range add {
 		a.unread[host] = true
 	}
-	maps.Copy(a.unread, e.Remove)
+	maps.Copy(a.unread, remove)
 	if err := a.readExcludes(ctx); err != nil {
 		return "NotRead", err
 	}

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	actyarn "github.com/waterline-io/waterline/internal/act/yarn"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
@@ -99,16 +97,16 @@ func (r *round) those(ok func(pl *place) bool) []*place {
 	return slices.DeleteFunc(slices.Clone(r.places), func(pl *place) bool { return !ok(pl) })
 }
 
-func inParallel(places []*place, f func(pl *place)) {
-	var steps errgroup.Group
-	steps.SetLimit(parallel)
-	for _, pl := range places {
-		steps.Go(func() error {
-			f(pl)
-			return nil
-		})
+// split returns the elements that are so, and the others.
+func split[T any](all []T, is func(T) bool) (these, others []T) {
+	for _, one := range all {
+		if is(one) {
+			these = append(these, one)
+		} else {
+			others = append(others, one)
+		}
 	}
-	_ = steps.Wait()
+	return these, others
 }
 
 // does reports whether the step of a place has a verb, and did not fail yet.
@@ -250,11 +248,11 @@ func (r *round) exclude(ctx context.Context) {
 			remove[pl.host], changed = true, append(changed, pl)
 		}
 	}
-	if len(changed) == 0 || !r.graceful() { // a pool that may not use the file decides nothing about it
+	file, _, _ := r.excludeFile()
+	if len(changed) == 0 || file == nil { // a pool that may not use the file decides nothing about it
 		return
 	}
-	file := yarn.ExcludeFile{Dir: r.k.c.o.ExcludeDir, Name: r.p.Spec.YARN.ExcludeFile}
-	reason, err := r.k.actor.Exclude(ctx, &r.k.c.excludes, &actyarn.Exclusion{File: file, Add: add, Remove: remove})
+	reason, err := r.k.actor.Exclude(ctx, &r.k.c.excludes, *file, add, remove)
 	r.t.add(v1alpha1.ConditionExcludeFailed, reason, err)
 	for _, pl := range changed {
 		switch {
@@ -279,17 +277,9 @@ const growWithin = 2 * time.Second
 
 // resize carries out all resizes, first of the workers that get less.
 func (r *round) resize(ctx context.Context) {
-	var grow []*place
-	shrink := r.those(func(pl *place) bool {
-		if !pl.does(pool.Resize) {
-			return false
-		}
+	grow, shrink := split(r.those(func(pl *place) bool { return pl.does(pool.Resize) }), func(pl *place) bool {
 		m, _ := pl.worker.Manager() // there is one, or it would not be resized
-		if m.Total.Fits(pl.step.Size) {
-			grow = append(grow, pl)
-			return false
-		}
-		return true
+		return m.Total.Fits(pl.step.Size)
 	})
 	failed := r.resizeIn(ctx, rmTimeout, shrink, false)
 	r.resizeIn(ctx, growWithin, grow, failed)

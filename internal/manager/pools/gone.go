@@ -60,15 +60,7 @@ func (c *Controller) keepGone(namespace string, p podRow) {
 func (g *gonePods) take(pool types.UID) (mine []podRow) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var others []podRow
-	for _, p := range g.all {
-		if p.owner == pool {
-			mine = append(mine, p)
-		} else {
-			others = append(others, p)
-		}
-	}
-	g.all = others
+	mine, g.all = split(g.all, func(p podRow) bool { return p.owner == pool })
 	return mine
 }
 
@@ -110,14 +102,7 @@ func (k *keeper) writeGone(ctx context.Context, now time.Time, p *v1alpha1.Worke
 		return
 	}
 	name := guardlog.GonePart(p.Name, k.gone[0].Worker)
-	var these, others []guardlog.Gone
-	for _, g := range k.gone {
-		if guardlog.GonePart(p.Name, g.Worker) == name {
-			these = append(these, g)
-		} else {
-			others = append(others, g)
-		}
-	}
+	these, others := split(k.gone, func(g guardlog.Gone) bool { return guardlog.GonePart(p.Name, g.Worker) == name })
 	err := k.addGone(ctx, p, name, these)
 	k.logOnce(ctx, "writing the messages of the guards of deleted pods failed", err)
 	if err != nil {

@@ -79,13 +79,6 @@ func newKeeper(c *Controller, namespace, name string) *keeper {
 
 func (k *keeper) key() string { return k.namespace + "/" + k.name }
 
-func (k *keeper) poke() {
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
-}
-
 // run does rounds until the context ends or the pool is gone.
 func (k *keeper) run(ctx context.Context) {
 	for ctx.Err() == nil {
@@ -93,7 +86,10 @@ func (k *keeper) run(ctx context.Context) {
 		if !k.round(ctx) {
 			return
 		}
-		sleep(ctx, pauseOf(k.workers)-k.paused)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pauseOf(k.workers) - k.paused):
+		}
 		select {
 		case <-ctx.Done():
 		case <-k.wake:
@@ -115,13 +111,6 @@ func (k *keeper) logOnce(ctx context.Context, message string, err error) {
 	case ctx.Err() == nil && k.logged[message] != err.Error():
 		k.logged[message] = err.Error()
 		k.log.Warn(message, "err", err)
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
 	}
 }
 
@@ -163,10 +152,13 @@ func (k *keeper) round(ctx context.Context) bool {
 		k.report(ctx, now, p, nil, &t)
 		return true
 	}
-	if done, failed := k.finalize(ctx, p); failed != nil {
-		t.add(v1alpha1.ConditionStepsFailed, "FinalizerFailed", failed)
-	} else if done {
-		return true
+	switch has := slices.Contains(p.Finalizers, v1alpha1.FinalizerPool); {
+	case has:
+	case p.DeletionTimestamp != nil:
+		return true // its workers are gone
+	default:
+		err := k.setFinalizers(ctx, p, append(slices.Clone(p.Finalizers), v1alpha1.FinalizerPool))
+		t.add(v1alpha1.ConditionStepsFailed, "FinalizerFailed", err)
 	}
 	r := &round{k: k, now: now, p: used, read: read, invalid: err != nil, nodes: nodes, t: &t}
 	if kind := r.kind(); kind != nil {
@@ -249,18 +241,6 @@ func (k *keeper) endPods(ctx context.Context, p *v1alpha1.WorkerPool, which func
 	return len(pods), errors.Join(errs...)
 }
 
-// finalize keeps the pool until its workers are gone. It returns true if there is nothing more to do.
-func (k *keeper) finalize(ctx context.Context, p *v1alpha1.WorkerPool) (bool, error) {
-	has := slices.Contains(p.Finalizers, v1alpha1.FinalizerPool)
-	switch {
-	case p.DeletionTimestamp == nil && !has:
-		return false, k.setFinalizers(ctx, p, append(slices.Clone(p.Finalizers), v1alpha1.FinalizerPool))
-	case p.DeletionTimestamp != nil && !has:
-		return true, nil
-	}
-	return false, nil
-}
-
 // round is one round of a pool.
 type round struct {
 	k    *keeper
@@ -338,15 +318,6 @@ func (p problem) message() string {
 		text = fmt.Sprintf("%s (and %d more)", text, n)
 	}
 	return text
-}
-
-// rows returns the workers of the status by name.
-func rows(s *v1alpha1.WorkerPoolStatus) map[string]*v1alpha1.WorkerStatus {
-	all := make(map[string]*v1alpha1.WorkerStatus, len(s.Workers))
-	for i := range s.Workers {
-		all[s.Workers[i].Name] = &s.Workers[i]
-	}
-	return all
 }
 
 func sortedKeys[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }

@@ -58,13 +58,8 @@ func (r *round) settings() pool.Settings {
 
 // graceful reports whether workers can be decommissioned gracefully.
 func (r *round) graceful() bool {
-	return r.p.Spec.YARN.ExcludeFile != "" && r.k.c.o.ExcludeDir != "" && r.mayExclude()
-}
-
-// mayExclude reports whether the pool may name its exclude file.
-func (r *round) mayExclude() bool {
-	scope := r.k.c.o.Reach[r.k.namespace]
-	return scope.AllowsFile(r.p.Spec.YARN.ExcludeFile)
+	file, _, _ := r.excludeFile()
+	return file != nil
 }
 
 // observe builds the input of the decision.
@@ -125,9 +120,11 @@ func (r *round) observe(ctx context.Context) {
 // look reads the cluster, and notes which ResourceManager is active.
 func (r *round) look(ctx context.Context) {
 	k := r.k
+	file, reason, why := r.excludeFile()
+	r.t.add(v1alpha1.ConditionExcludeFailed, reason, why)
 	r.state = k.observer.Look(ctx, observeyarn.Query{
 		Now: r.now, RM: r.connect(ctx), Label: r.p.Spec.YARN.Label.Name, Labels: k.readLabels, Hosts: r.ours,
-		Exclude: r.excludeFile(),
+		Exclude: file,
 	})
 	r.t.add(v1alpha1.ConditionExcludeFailed, "Unreadable", r.state.ExcludeErr)
 	if r.state.Err != nil {
@@ -136,7 +133,7 @@ func (r *round) look(ctx context.Context) {
 	if !r.state.Known {
 		return
 	}
-	if r.graceful() && r.state.ExcludeErr == nil {
+	if file != nil && r.state.ExcludeErr == nil {
 		r.t.add(v1alpha1.ConditionExcludeFailed, "NotRead", k.actor.ReadOnce(ctx, r.now))
 	}
 	k.status.ResourceManager = r.active(k.status.ResourceManager)
@@ -198,23 +195,24 @@ func (r *round) secretOf(ctx context.Context, field, name string) (map[string][]
 	return k.secret, nil
 }
 
-// excludeFile returns the exclude file; nil if there is none that the pool may use.
-func (r *round) excludeFile() *yarn.ExcludeFile {
+// excludeFile returns the exclude file; nil if there is none that the pool may use, and why it may not use that which
+// its spec names.
+func (r *round) excludeFile() (file *yarn.ExcludeFile, reason string, why error) {
 	name, o := r.p.Spec.YARN.ExcludeFile, &r.k.c.o
+	scope := o.Reach[r.k.namespace]
 	switch {
 	case name == "":
+		return nil, "", nil
 	case o.ExcludeDir == "":
-		r.t.add(v1alpha1.ConditionExcludeFailed, "NoDirectory", errors.New("spec.yarn.excludeFile is set, and the manager "+
-			"has no directory of exclude files, so workers are not decommissioned gracefully; set the chart's value "+
-			"manager.pools.excludeVolume, or leave excludeFile out"))
-	case !r.mayExclude():
-		r.t.add(v1alpha1.ConditionExcludeFailed, notAllowed, fmt.Errorf("pools of namespace %s may not use the "+
-			"exclude file %s, so workers are not decommissioned gracefully; add it to the chart's value "+
-			"manager.pools.allow.%[1]s.excludeFiles, or leave excludeFile out", r.k.namespace, name))
-	default:
-		return &yarn.ExcludeFile{Dir: o.ExcludeDir, Name: name}
+		return nil, "NoDirectory", errors.New("spec.yarn.excludeFile is set, and the manager has no directory of exclude " +
+			"files, so workers are not decommissioned gracefully; set the chart's value manager.pools.excludeVolume, or " +
+			"leave excludeFile out")
+	case !scope.AllowsFile(name):
+		return nil, notAllowed, fmt.Errorf("pools of namespace %s may not use the exclude file %s, so workers are not "+
+			"decommissioned gracefully; add it to the chart's value manager.pools.allow.%[1]s.excludeFiles, or leave "+
+			"excludeFile out", r.k.namespace, name)
 	}
-	return nil
+	return &yarn.ExcludeFile{Dir: o.ExcludeDir, Name: name}, "", nil
 }
 
 // list lists the workers: those of the pool, and those that are one too many and have not left yet.
@@ -262,7 +260,11 @@ func (r *round) list() {
 
 // recall fills in what the previous round recorded of each worker.
 func (r *round) recall() {
-	r.before = rows(r.k.status)
+	r.before = make(map[string]*v1alpha1.WorkerStatus, len(r.k.status.Workers))
+	for i := range r.k.status.Workers {
+		w := &r.k.status.Workers[i]
+		r.before[w.Name] = w
+	}
 	for _, pl := range r.places {
 		if row := r.before[pl.worker.Name]; row != nil {
 			pl.row = *row

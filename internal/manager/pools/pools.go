@@ -97,9 +97,11 @@ func New(o Options) *Controller {
 }
 
 // Wake makes every pool look at once, because nodes have changed.
-func (c *Controller) Wake() {
+func (c *Controller) Wake() { poke(c.wake) }
+
+func poke(wake chan struct{}) {
 	select {
-	case c.wake <- struct{}{}:
+	case wake <- struct{}{}:
 	default:
 	}
 }
@@ -141,7 +143,7 @@ func (c *Controller) dispatch(ctx context.Context, wg *sync.WaitGroup) {
 					c.Wake() // a pool of that name that came meanwhile has no keeper yet
 				})
 			}
-			k.poke()
+			poke(k.wake)
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -73,13 +74,9 @@ func (r *round) bounds(p *podRow) (floor, ceiling pool.Size) {
 // template returns a short text that changes when the spec of the pool leads to different pods. Fields of a single
 // worker, and fields that only the ResourceManager receives, do not change it.
 func (r *round) template() string {
-	if r.kindOfPod == "" {
-		r.kindOfPod = r.newTemplate()
+	if r.kindOfPod != "" {
+		return r.kindOfPod
 	}
-	return r.kindOfPod
-}
-
-func (r *round) newTemplate() string {
 	y, id := r.p.Spec.YARN.DeepCopy(), r.p.Spec.Identity
 	id.Addresses, id.CoolDown = nil, nil
 	y.Label, y.Admins, y.AuthSecret, y.ExcludeFile = v1alpha1.NodeLabelSpec{}, nil, nil, ""
@@ -90,5 +87,23 @@ func (r *round) newTemplate() string {
 	})
 	sum := fnv.New64a()
 	_, _ = sum.Write([]byte(content)) // never fails
-	return fmt.Sprintf("%016x", sum.Sum64())
+	r.kindOfPod = fmt.Sprintf("%016x", sum.Sum64())
+	return r.kindOfPod
+}
+
+// allowance returns the annotation for the guard of a worker after its next step. What is not known stays as it is.
+func (r *round) allowance(pl *place) string {
+	size, until, known := pool.Allowed(&r.in, pl.worker, &pl.step)
+	if !pl.pod.guarded || !known {
+		return pl.pod.allowance
+	}
+	return allowanceText(size, until)
+}
+
+// allowanceText returns an allowance as the annotation has it.
+func allowanceText(size pool.Size, until time.Time) string {
+	return encode(struct {
+		pool.Size
+		Until time.Time `json:"until,omitzero"`
+	}{size, until.UTC()})
 }

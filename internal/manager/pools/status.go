@@ -421,11 +421,11 @@ func (r *round) unexclude() error {
 			hosts[pl.host] = true
 		}
 	}
-	if len(hosts) == 0 || !r.graceful() {
+	file, _, _ := r.excludeFile()
+	if len(hosts) == 0 || file == nil {
 		return nil
 	}
-	file := yarn.ExcludeFile{Dir: r.k.c.o.ExcludeDir, Name: r.p.Spec.YARN.ExcludeFile}
-	_, err := r.k.c.excludes.Edit(file, nil, hosts)
+	_, err := r.k.c.excludes.Edit(*file, nil, hosts)
 	return err
 }
 

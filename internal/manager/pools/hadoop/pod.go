@@ -14,8 +14,8 @@ import (
 // heapVariable is the environment variable with the largest heap of Hadoop's daemons.
 const heapVariable = "HADOOP_HEAPSIZE_MAX"
 
-// WaitIdle is the shell script of the preStop hook of a NodeManager that is not decommissioned. Somebody who deletes the
-// pod waits there while the manager drains the worker, until the time in the variable until at most. It has drained
+// WaitIdle is the shell script of the preStop hook of a NodeManager that is not decommissioned. Somebody who deletes
+// the pod waits there while the manager drains the worker, until the time in the variable until at most. It has drained
 // when no container ran for some seconds; each of their processes has CONTAINER_ID in its environment.
 const WaitIdle = `quiet=0
 while [ $quiet -lt 4 ] && [ $(date +%s) -lt $until ]; do
@@ -44,4 +44,15 @@ func Environment(given []corev1.EnvVar, host string, floor model.Size, overheadM
 		}
 	}
 	return list
+}
+
+// LetExecute lets a NodeManager start containers as other users: its program container-executor has the mode 6050 of
+// root. The NodeManager itself has none of these capabilities, because it is not root. They are for what the program
+// does: it changes to the user, gives directories to the user with their set-group-ID bit, deletes them, and signals
+// processes. It was not run.
+func LetExecute(w *corev1.Container) {
+	w.SecurityContext.AllowPrivilegeEscalation = new(true)
+	w.SecurityContext.Capabilities.Add = []corev1.Capability{
+		"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID",
+	}
 }

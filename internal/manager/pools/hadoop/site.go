@@ -72,8 +72,9 @@ func Site(spec *v1alpha1.YARNSpec) string {
 		"yarn.nodemanager.log-dirs":   WorkDir + "/logs",
 	})
 	properties(spec.Properties)
-	if class := executorClass(spec.ContainerExecutor); class != "" {
-		properties(map[string]string{executorProperty: class})
+	if kind := string(spec.ContainerExecutor); kind != "" { // otherwise the pool's ConfigMap and properties say it
+		properties(map[string]string{"yarn.nodemanager.container-executor.class": "org.apache.hadoop.yarn.server." +
+			"nodemanager." + kind + "ContainerExecutor"})
 	}
 	host := "${env." + hostVariable + "}"
 	properties(map[string]string{
