@@ -55,12 +55,8 @@ func (y *yarnFacts) read(ctx context.Context) *yarncheck.Input {
 		in.Missing[yarncheck.FactSettings] = err.Error()
 	}
 	readScheduler(ctx, rm, in)
-	labels, err := rm.Labels(ctx)
-	if err != nil {
+	if in.Labels, err = rm.Labels(ctx); err != nil {
 		in.Missing[yarncheck.FactLabels] = err.Error()
-	}
-	for _, l := range labels {
-		in.Labels = append(in.Labels, yarncheck.Label{Name: l.Name, Exclusive: l.Exclusive})
 	}
 	readNodes(ctx, rm, in)
 	return in
@@ -93,25 +89,8 @@ func readScheduler(ctx context.Context, rm *yarn.RM, in *yarncheck.Input) {
 	case err != nil:
 		in.Missing[yarncheck.FactScheduler], in.Missing[yarncheck.FactQueues] = err.Error(), err.Error()
 	default:
-		in.Scheduler = yarncheck.Scheduler{Kind: "capacityScheduler", Root: queueOf(root)}
+		in.Scheduler = yarncheck.Scheduler{Kind: "capacityScheduler", Root: root}
 	}
-}
-
-func queueOf(q yarn.Queue) yarncheck.Queue {
-	to := yarncheck.Queue{
-		Path: q.Path, Running: q.State == "" || q.State == "RUNNING", Labels: q.Labels, Default: q.DefaultLabel,
-		ByAmount: q.ByAmount,
-	}
-	for _, p := range q.Partitions {
-		to.Partitions = append(to.Partitions, yarncheck.Partition{
-			Label: p.Label, Capacity: p.Capacity, MaxCapacity: p.MaxCapacity, Min: p.Min,
-			MasterPercent: p.MasterPercent, MasterLimit: p.MasterLimit,
-		})
-	}
-	for _, sub := range q.Queues {
-		to.Queues = append(to.Queues, queueOf(sub))
-	}
-	return to
 }
 
 func readNodes(ctx context.Context, rm *yarn.RM, in *yarncheck.Input) {

@@ -7,22 +7,21 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Label is a node label of the cluster. Nodes with the same label are a partition; those without are the default one.
-type Label struct {
-	Name string `json:"name"`
-	// Exclusive labels are only for containers that ask for them. Idle resources of others are lent to containers that
-	// ask for the default partition.
-	Exclusive bool `json:"exclusivity"`
-}
+// Label is a node label of the cluster.
+type Label = model.NodeLabel
 
 type labelJSON struct {
 	Name      string `json:"name"`
 	Exclusive *flag  `json:"exclusivity"`
 }
 
-func (j labelJSON) label() Label { return Label{j.Name, j.Exclusive == nil || bool(*j.Exclusive)} }
+func (j labelJSON) label() Label {
+	return Label{Name: j.Name, Exclusive: j.Exclusive == nil || bool(*j.Exclusive)}
+}
 
 // Labels returns the labels of the cluster. More than 1,000 are an error.
 func (c *RM) Labels(ctx context.Context) ([]Label, error) {

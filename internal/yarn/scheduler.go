@@ -5,35 +5,15 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Queue is a queue of the CapacityScheduler.
-type Queue struct {
-	Path   string   // such as root.default
-	State  string   // RUNNING, DRAINING or STOPPED
-	Labels []string // node labels that its applications may ask for; "*": all. Of the root queue, none is shown
-	// DefaultLabel is the node label of applications whose client says nothing about labels; empty: the default
-	// partition. The web service of submissions always says something.
-	DefaultLabel string
-	// ByAmount is set if its capacities are amounts of memory and vcores. The percentages of a partition without nodes
-	// are 0 then.
-	ByAmount   bool
-	Partitions []Partition
-	Queues     []Queue
-}
-
-// Partition is what a queue may use, and uses, of the nodes with one label. A queue that may use a label and has no
-// capacity of it configured can lack the partition.
-type Partition struct {
-	Label string // empty: the default partition
-	Used  Resource
-	// Capacity is guaranteed, and MaxCapacity is the most that the queue can have, in percent of the whole partition.
-	Capacity, MaxCapacity float64
-	Min                   Resource // Capacity by the nodes that the partition has now
-	// MasterPercent is how much of what the queue can have masters may take. However small it is, a first one starts.
-	MasterPercent float64
-	MasterLimit   Resource // the same by the nodes that the partition has now; zero if the queue has queues of its own
-}
+// The queues of the CapacityScheduler.
+type (
+	Queue     = model.Queue
+	Partition = model.Partition
+)
 
 type usageJSON struct {
 	Label       string       `json:"partitionName"`
@@ -77,10 +57,10 @@ func (j queueJSON) queue(above string) Queue {
 		q.Path = strings.TrimPrefix(above+"."+j.Name, ".")
 	}
 	for _, p := range j.Resources.v.Partitions {
-		*q.partition(p.Label) = Partition{Label: p.Label, Used: p.Used.resource(), MasterLimit: p.MasterLimit.resource()}
+		*partitionOf(&q, p.Label) = Partition{Label: p.Label, Used: p.Used.resource(), MasterLimit: p.MasterLimit.resource()}
 	}
 	for _, c := range j.Capacities.v.Partitions {
-		p := q.partition(c.Label)
+		p := partitionOf(&q, c.Label)
 		p.Capacity, p.MaxCapacity, p.MasterPercent = float64(c.Capacity), float64(c.MaxCapacity), float64(c.MasterPercent)
 		p.Min = c.Min.resource()
 	}
@@ -90,8 +70,8 @@ func (j queueJSON) queue(above string) Queue {
 	return q
 }
 
-// partition returns the partition with a label, a new one if there is none.
-func (q *Queue) partition(label string) *Partition {
+// partitionOf returns the partition of a queue with a label, a new one if there is none.
+func partitionOf(q *Queue, label string) *Partition {
 	i := slices.IndexFunc(q.Partitions, func(p Partition) bool { return p.Label == label })
 	if i < 0 {
 		i, q.Partitions = len(q.Partitions), append(q.Partitions, Partition{Label: label})

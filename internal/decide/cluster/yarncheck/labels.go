@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/waterline-io/waterline/internal/model"
 )
 
 // capacityScheduler is how the CapacityScheduler calls itself.
@@ -105,7 +107,7 @@ func addLabel(name string) string {
 }
 
 func label(in *Input, to *findings) {
-	i := slices.IndexFunc(in.Labels, func(l Label) bool { return l.Name == in.Label })
+	i := slices.IndexFunc(in.Labels, func(l model.NodeLabel) bool { return l.Name == in.Label })
 	switch {
 	case in.Settings["yarn.node-labels.enabled"] == "false":
 		to.unknown = "node labels are off"

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/waterline-io/waterline/internal/model"
 )
 
 // propertyMasters is the label of masters whose application does not name one for its master. It goes before the
@@ -24,7 +26,7 @@ func masters(in *Input, to *findings) {
 	}
 	var land, wait []string
 	for _, q := range leaves(in) {
-		if !q.gets(in.Label) || q.Default != in.Label && !set {
+		if !gets(&q, in.Label) || q.DefaultLabel != in.Label && !set {
 			continue
 		}
 		land = append(land, q.Path)
@@ -73,14 +75,14 @@ func masterLabel(in *Input, to *findings) {
 		Code: MasterLabelRefused, Severity: Error, Property: propertyMasters, Value: fixed,
 		Why: "The ResourceManager refuses their applications.",
 	}
-	if !slices.ContainsFunc(in.Labels, func(l Label) bool { return l.Name == fixed }) {
+	if !slices.ContainsFunc(in.Labels, func(l model.NodeLabel) bool { return l.Name == fixed }) {
 		f.What = "The label of masters does not exist. There are: " + labelNames(in.Labels) + "."
 		f.Fix.Do = "Run " + addLabel(fixed) + ", and label the fixed nodes."
 		to.add(f)
 		return
 	}
 	for _, q := range leaves(in) {
-		if !q.mayAsk(fixed) {
+		if !mayAsk(&q, fixed) {
 			f.Where = append(f.Where, q.Path)
 		}
 	}
@@ -95,7 +97,7 @@ func masterLabel(in *Input, to *findings) {
 
 func borrowing(in *Input, to *findings) {
 	const property = "yarn.resourcemanager.node-labels.am.allow-non-exclusive-allocation"
-	shared := slices.ContainsFunc(in.Labels, func(l Label) bool { return l.Name == in.Label && !l.Exclusive })
+	shared := slices.ContainsFunc(in.Labels, func(l model.NodeLabel) bool { return l.Name == in.Label && !l.Exclusive })
 	if shared && in.Settings[property] == "true" {
 		to.add(Finding{
 			Code: MastersBorrowLabel, Severity: Warning, Property: property, Value: "true",

@@ -5,14 +5,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/waterline-io/waterline/internal/model"
 )
 
 // leaves returns the queues that take applications.
-func leaves(in *Input) []Queue {
-	var all []Queue
-	var visit func(q Queue)
-	visit = func(q Queue) {
-		if len(q.Queues) == 0 && q.Running {
+func leaves(in *Input) []model.Queue {
+	var all []model.Queue
+	var visit func(q model.Queue)
+	visit = func(q model.Queue) {
+		if len(q.Queues) == 0 && q.Running() {
 			all = append(all, q)
 		}
 		for _, sub := range q.Queues {
@@ -23,26 +25,26 @@ func leaves(in *Input) []Queue {
 	return all
 }
 
-// mayAsk reports whether the queue's applications may ask for a label. All may ask for the default partition.
-func (q *Queue) mayAsk(label string) bool {
+// mayAsk reports whether a queue's applications may ask for a label. All may ask for the default partition.
+func mayAsk(q *model.Queue, label string) bool {
 	return label == "" || slices.Contains(q.Labels, "*") || slices.Contains(q.Labels, label)
 }
 
-// partition returns what the queue may use of the nodes with a label. A queue that may ask for a label, and has no
+// partition returns what a queue may use of the nodes with a label. A queue that may ask for a label, and has no
 // capacity of it, can lack the partition.
-func (q *Queue) partition(label string) Partition {
+func partition(q *model.Queue, label string) model.Partition {
 	for _, p := range q.Partitions {
 		if p.Label == label {
 			return p
 		}
 	}
-	return Partition{Label: label}
+	return model.Partition{Label: label}
 }
 
-// gets reports whether containers of the queue can get a place on nodes with a label.
-func (q *Queue) gets(label string) bool {
+// gets reports whether containers of a queue can get a place on nodes with a label.
+func gets(q *model.Queue, label string) bool {
 	// In a partition without nodes, capacities that are amounts show as 0 %.
-	return q.mayAsk(label) && (q.partition(label).MaxCapacity > 0 || q.ByAmount)
+	return mayAsk(q, label) && (partition(q, label).MaxCapacity > 0 || q.ByAmount)
 }
 
 // capacityOf returns the property with a queue's capacity of a label.
@@ -70,14 +72,14 @@ func queues(in *Input, to *findings) {
 	var usable, nothing, everything, unshared []string
 	for _, q := range leaves(in) {
 		switch {
-		case !q.mayAsk(in.Label):
-		case !q.gets(in.Label) && slices.Contains(q.Labels, in.Label):
+		case !mayAsk(&q, in.Label):
+		case !gets(&q, in.Label) && slices.Contains(q.Labels, in.Label):
 			nothing = append(nothing, q.Path)
-		case !q.gets(in.Label):
+		case !gets(&q, in.Label):
 			everything = append(everything, q.Path)
 		default:
 			usable = append(usable, q.Path)
-			if q.partition(in.Label).Capacity == 0 && !q.ByAmount {
+			if partition(&q, in.Label).Capacity == 0 && !q.ByAmount {
 				unshared = append(unshared, q.Path)
 			}
 		}
@@ -120,8 +122,8 @@ func defaults(in *Input, to *findings) {
 	var elsewhere, here []string
 	for _, q := range leaves(in) {
 		switch {
-		case !q.gets(in.Label):
-		case q.Default == in.Label:
+		case !gets(&q, in.Label):
+		case q.DefaultLabel == in.Label:
 			here = append(here, q.Path)
 		default:
 			elsewhere = append(elsewhere, q.Path)
@@ -146,7 +148,7 @@ func defaults(in *Input, to *findings) {
 }
 
 // labelNames returns the names of labels, for people.
-func labelNames(labels []Label) string {
+func labelNames(labels []model.NodeLabel) string {
 	var names []string
 	for _, l := range labels {
 		names = append(names, l.Name)

@@ -20,7 +20,7 @@ type Input struct {
 	Managers  []Manager
 	Settings  map[string]string // properties of the active ResourceManager, without those of capacity-scheduler.xml
 	Scheduler Scheduler
-	Labels    []Label
+	Labels    []model.NodeLabel
 	Nodes     []Node // that the ResourceManager counts on: running, unhealthy and decommissioning ones
 	Hosts     []Host
 	Spark     map[string]string // properties of spark-defaults.conf; nil: nobody asks about Spark
@@ -58,33 +58,7 @@ type Manager struct {
 // Scheduler is that of the active ResourceManager.
 type Scheduler struct {
 	Kind string // such as capacityScheduler
-	Root Queue
-}
-
-// Queue is a queue of the CapacityScheduler.
-type Queue struct {
-	Path       string   // such as root.default
-	Running    bool     // it takes applications
-	Labels     []string // that its applications may ask for; "*": all
-	Default    string   // label of applications whose client says nothing about labels
-	ByAmount   bool     // its capacities are amounts, whose percentages are 0 in a partition without nodes
-	Partitions []Partition
-	Queues     []Queue
-}
-
-// Partition is what a queue may use of the nodes with one label.
-type Partition struct {
-	Label                 string  // empty: the default partition
-	Capacity, MaxCapacity float64 // guaranteed, and the most, in percent of the whole partition
-	Min                   Size    // what is guaranteed, by the nodes that the partition has now
-	MasterPercent         float64 // of what the queue can have, for masters
-	MasterLimit           Size    // the same by the nodes that the partition has now
-}
-
-// Label is a node label of the cluster.
-type Label struct {
-	Name      string
-	Exclusive bool
+	Root model.Queue
 }
 
 // Node is a NodeManager.

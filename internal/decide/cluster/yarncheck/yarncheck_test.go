@@ -10,16 +10,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/test/golden"
 )
 
 // good returns a cluster in which nothing is wrong.
 func good() *Input {
 	size := Size{51200, 40}
-	queue := func(path, label string) Queue {
-		q := Queue{Path: path, Running: true, Labels: []string{"elastic"}, Default: label}
+	queue := func(path, label string) model.Queue {
+		q := model.Queue{Path: path, Labels: []string{"elastic"}, DefaultLabel: label}
 		for _, label := range []string{"", "elastic"} {
-			q.Partitions = append(q.Partitions, Partition{label, 50, 100, size, 10, Size{5120, 4}})
+			q.Partitions = append(q.Partitions, model.Partition{
+				Label: label, Capacity: 50, MaxCapacity: 100, Min: size, MasterPercent: 10, MasterLimit: Size{5120, 4},
+			})
 		}
 		return q
 	}
@@ -51,10 +54,10 @@ func good() *Input {
 			propertyLogRoll:                                         "3600",
 			"yarn.resourcemanager.work-preserving-recovery.enabled": "true",
 		},
-		Scheduler: Scheduler{"capacityScheduler", Queue{Path: "root", Running: true, Queues: []Queue{
+		Scheduler: Scheduler{"capacityScheduler", model.Queue{Path: "root", Queues: []model.Queue{
 			queue("root.default", ""), queue("root.batch", "elastic"),
 		}}},
-		Labels: []Label{{"elastic", true}},
+		Labels: []model.NodeLabel{{"elastic", true}},
 		Nodes:  []Node{{"n1", "", true, size}, {"n2", "", true, size}, {"w1", "elastic", true, Size{1024, 1}}},
 		Hosts:  []Host{host("n1", "10.0.0.1"), host("n2", "10.0.0.2"), host("w1", "10.0.1.1")},
 	}
@@ -182,9 +185,9 @@ func command(in *Input, words []string) error {
 	case "queue":
 		return changeQueue(in, words)
 	case "label":
-		in.Labels = slices.DeleteFunc(in.Labels, func(l Label) bool { return l.Name == arg(1) })
+		in.Labels = slices.DeleteFunc(in.Labels, func(l model.NodeLabel) bool { return l.Name == arg(1) })
 		if arg(2) != "gone" {
-			in.Labels = append(in.Labels, Label{arg(1), arg(2) == "exclusive"})
+			in.Labels = append(in.Labels, model.NodeLabel{arg(1), arg(2) == "exclusive"})
 		}
 	case "node":
 		in.Nodes = slices.DeleteFunc(in.Nodes, func(n Node) bool { return n.Host == arg(1) })
@@ -226,18 +229,18 @@ func pool(in *Input, words []string) (err error) {
 
 func changeQueue(in *Input, words []string) error {
 	all := &in.Scheduler.Root.Queues
-	i := slices.IndexFunc(*all, func(q Queue) bool { return q.Path == words[1] })
+	i := slices.IndexFunc(*all, func(q model.Queue) bool { return q.Path == words[1] })
 	if i < 0 {
-		i, *all = len(*all), append(*all, Queue{Path: words[1], Running: true})
+		i, *all = len(*all), append(*all, model.Queue{Path: words[1]})
 	}
 	q := &(*all)[i]
 	if len(words) == 6 {
 		label := strings.Replace(words[2], "-", "", 1)
-		q.Partitions = slices.DeleteFunc(q.Partitions, func(p Partition) bool { return p.Label == label })
+		q.Partitions = slices.DeleteFunc(q.Partitions, func(p model.Partition) bool { return p.Label == label })
 		if words[3] == "-" {
 			return nil
 		}
-		p := Partition{Label: label, Min: Size{51200, 40}, MasterLimit: Size{5120, 4}}
+		p := model.Partition{Label: label, Min: Size{51200, 40}, MasterLimit: Size{5120, 4}}
 		for n, into := range []*float64{&p.Capacity, &p.MaxCapacity, &p.MasterPercent} {
 			var err error
 			if *into, err = strconv.ParseFloat(words[3+n], 64); err != nil {
@@ -252,11 +255,11 @@ func changeQueue(in *Input, words []string) error {
 		case "labels":
 			q.Labels = strings.Split(value, ",")
 		case "default":
-			q.Default = value
+			q.DefaultLabel = value
 		case "amounts":
 			q.ByAmount = true
 		case "stopped":
-			q.Running = false
+			q.State = "STOPPED"
 		default:
 			return fmt.Errorf("unknown word %q", word)
 		}
