@@ -9,6 +9,7 @@ import (
 	"errors"
 	"net"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -55,6 +56,9 @@ type Worker struct {
 	// drained worker that has gone from a lost one, if they were made after the drain began.
 	Asked bool
 }
+
+// At returns the address of a path of the worker's own web services.
+func (w *Worker) At(path string) string { return strings.TrimSuffix(w.URL, "/") + path }
 
 // Silent reports whether an error of a [Client] means that nobody answered: the process may have ended, or the network
 // may be at fault. An answer that is wrong or cut short is an answer.

@@ -21,6 +21,7 @@ import (
 const (
 	requestTimeout = 5 * time.Second
 	maxAnswer      = 16 << 20 // bytes; an engine's list of a thousand workers has less than 1 MiB
+	maxText        = 200      // bytes that are repeated of a refusal
 )
 
 // Auth says who the caller is. At most one of Password and Token is used.
@@ -79,6 +80,12 @@ func IsStatus(err error, statuses ...int) bool {
 		return false
 	}
 	return slices.Contains(statuses, s.Status)
+}
+
+// Excerpt returns the beginning of a refusal, on one line.
+func Excerpt(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	return strings.ToValidUTF8(text[:min(len(text), maxText)], "")
 }
 
 // JSON sends a request with a body in JSON, if it is not nil, and decodes an answer in JSON into into, if not nil.

@@ -53,7 +53,6 @@ func (g *Guard) heard(ctx context.Context, a asked) {
 	}
 	g.failed = append(g.failed, shed.Outcome{Container: a.container})
 	g.write(ctx, guardlog.Record{
-		At: time.Now(), Container: a.container, Application: guardlog.Application(a.container), Asked: true,
-		Error: a.err.Error(), Tried: g.tried(a.container),
+		At: time.Now(), Container: a.container, Asked: true, Error: a.err.Error(), Tried: g.tried(a.container),
 	})
 }

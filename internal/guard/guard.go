@@ -178,8 +178,7 @@ func (g *Guard) end(now time.Time) {
 	for _, id := range slices.Sorted(maps.Keys(g.listing.known)) {
 		if l := g.listing.known[id]; l.Known && l.Holds {
 			g.write(context.Background(), guardlog.Record{
-				At: now, Container: id, Application: guardlog.Application(id), User: l.user, Master: l.Master, Left: true,
-				WithWorker: true, Tried: g.tried(id),
+				At: now, Container: id, User: l.user, Master: l.Master, Left: true, WithWorker: true, Tried: g.tried(id),
 			})
 		}
 	}
@@ -277,9 +276,8 @@ func (g *Guard) containers(now time.Time) []shed.Container {
 func (g *Guard) deliver(ctx context.Context, now time.Time) {
 	d := g.last
 	r := guardlog.Record{
-		At: now, Container: d.Container, Application: guardlog.Application(d.Container), Signal: string(d.Signal),
-		Reason: string(d.Reason.Code), Why: d.Reason.Details(), Operands: d.Reason.Operands,
-		Tried: g.tried(d.Container),
+		At: now, Container: d.Container, Signal: string(d.Signal), Reason: string(d.Reason.Code),
+		Why: d.Reason.Details(), Operands: d.Reason.Operands, Tried: g.tried(d.Container),
 	}
 	if l := g.listing.known[d.Container]; l != nil {
 		r.User, r.Master = l.user, l.Master
@@ -327,7 +325,7 @@ func (g *Guard) recordEnds(now time.Time) {
 		if g.processes.of[id] != nil || !g.processes.at.After(last.at) {
 			continue
 		}
-		r := guardlog.Record{At: now, Container: id, Application: guardlog.Application(id), Left: true, Tried: g.tried(id)}
+		r := guardlog.Record{At: now, Container: id, Left: true, Tried: g.tried(id)}
 		if l := g.listing.known[id]; l != nil {
 			if last.remote && !l.Ended {
 				continue // the NodeManager alone sees its processes
@@ -341,6 +339,7 @@ func (g *Guard) recordEnds(now time.Time) {
 }
 
 func (g *Guard) write(ctx context.Context, r guardlog.Record) {
+	r.Application = guardlog.Application(r.Container)
 	g.logOnce(ctx, "writing a record", g.records.add(r))
 	g.logOnce(ctx, "writing the termination message", g.message.add(r))
 }

@@ -71,8 +71,8 @@ func (g *Guard) recordLeaver(ctx context.Context, c *yarn.Container) {
 	}
 	g.leavers.count++
 	r := guardlog.Record{
-		At: now, Container: c.ID, Application: guardlog.Application(c.ID), User: c.User, Master: master(c.ID), Left: true,
-		Exit: c.ExitCode, Why: guardlog.Plain(c.Diagnostics, shownDiagnostics),
+		At: now, Container: c.ID, User: c.User, Master: master(c.ID), Left: true, Exit: c.ExitCode,
+		Why: guardlog.Plain(c.Diagnostics, shownDiagnostics),
 	}
 	if g.last.Closely { // the worker had to shrink, or memory was scarce
 		allowed := g.allowance.last

@@ -63,22 +63,16 @@ func (r *records) show(v view) {
 // Handler serves the state at /state and the last 200 records at /records, as JSON.
 func (g *Guard) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /state", func(w http.ResponseWriter, _ *http.Request) {
-		g.records.mu.Lock()
-		state := g.records.state
-		g.records.mu.Unlock()
-		writeJSON(w, state)
-	})
-	mux.HandleFunc("GET /records", func(w http.ResponseWriter, _ *http.Request) {
-		g.records.mu.Lock()
-		all := slices.Clone(g.records.all)
-		g.records.mu.Unlock()
-		writeJSON(w, all)
-	})
+	serve := func(path string, read func() any) {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			g.records.mu.Lock()
+			v := read()
+			g.records.mu.Unlock()
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(v) // the client may have gone
+		})
+	}
+	serve("/state", func() any { return g.records.state })
+	serve("/records", func() any { return slices.Clone(g.records.all) })
 	return mux
-}
-
-func writeJSON(w http.ResponseWriter, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // the client may have gone
 }

@@ -46,14 +46,22 @@ func (o *optional[T]) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &o.v)
 }
 
+// scalar returns a number, a boolean or a string without its quotes; "" for null.
+func scalar(b []byte) string {
+	text := strings.Trim(string(bytes.TrimSpace(b)), `"`)
+	if text == "null" {
+		return ""
+	}
+	return text
+}
+
 // number is a JSON number without a fraction, or a string with one, or null, which counts as 0. A fraction is cut off.
 type number int64
 
 // UnmarshalJSON implements [json.Unmarshaler].
 func (n *number) UnmarshalJSON(b []byte) error {
-	*n = 0
-	text := strings.Trim(string(bytes.TrimSpace(b)), `"`)
-	if text == "null" || text == "" {
+	text := scalar(b)
+	if *n = 0; text == "" {
 		return nil
 	}
 	if v, err := strconv.ParseInt(text, 10, 64); err == nil {
@@ -81,9 +89,8 @@ type fraction float64
 
 // UnmarshalJSON implements [json.Unmarshaler].
 func (f *fraction) UnmarshalJSON(b []byte) error {
-	*f = 0
-	text := strings.Trim(string(bytes.TrimSpace(b)), `"`)
-	if text == "null" || text == "" {
+	text := scalar(b)
+	if *f = 0; text == "" {
 		return nil
 	}
 	v, err := strconv.ParseFloat(text, 64)
@@ -101,11 +108,11 @@ type flag bool
 
 // UnmarshalJSON implements [json.Unmarshaler].
 func (f *flag) UnmarshalJSON(b []byte) error {
-	switch text := strings.Trim(string(bytes.TrimSpace(b)), `"`); text {
+	switch text := scalar(b); text {
 	case "true", "false":
 		*f = text == "true"
 		return nil
-	case "null", "":
+	case "":
 		return nil
 	default:
 		return fmt.Errorf("%q is neither true nor false", text)

@@ -101,7 +101,7 @@ func (c *RM) NodesOf(ctx context.Context, keep func(host string) bool, states ..
 				return err
 			}
 			n, err := j.node()
-			if err == nil && keep(hostOf(n)) {
+			if err == nil && keep(n.HostOfID()) {
 				nodes = append(nodes, n)
 			}
 			return err
@@ -112,8 +112,8 @@ func (c *RM) NodesOf(ctx context.Context, keep func(host string) bool, states ..
 	return nodes, nil
 }
 
-// hostOf returns the host of a node's id.
-func hostOf(n Node) string {
+// HostOfID returns the host of the node's id.
+func (n *Node) HostOfID() string {
 	if host, _, err := net.SplitHostPort(n.ID); err == nil {
 		return host
 	}

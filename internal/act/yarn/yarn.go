@@ -95,19 +95,27 @@ func (a *Actor) Resize(ctx context.Context, now time.Time, all []*Resize) error 
 	var err error
 	maps.DeleteFunc(a.told, func(_ string, p promise) bool { return now.Sub(p.until) > promised })
 	all = slices.DeleteFunc(slices.Clone(all), func(r *Resize) bool { return !a.promise(now, r) })
-	if len(all) > MaxSingle {
-		if err = a.resizeTogether(ctx, all); err == nil {
-			for _, r := range all {
-				a.note(now, r)
-			}
-			return nil
-		}
+	together := len(all) > MaxSingle
+	if together {
+		err = a.resizeTogether(ctx, all)
+	}
+	if err != nil {
 		a.single = now.Add(singleTime)
 		if refused := (*yarn.RPCError)(nil); errors.As(err, &refused) {
 			a.single = now.Add(singleOnceTime)
 		}
-		all = all[:MaxSingle]
+		all, together = all[:MaxSingle], false
 	}
+	if !together {
+		a.resizeSingly(ctx, all)
+	}
+	for _, r := range all {
+		a.note(now, r)
+	}
+	return err
+}
+
+func (a *Actor) resizeSingly(ctx context.Context, all []*Resize) {
 	var requests errgroup.Group
 	requests.SetLimit(parallel)
 	for _, r := range all {
@@ -119,10 +127,6 @@ func (a *Actor) Resize(ctx context.Context, now time.Time, all []*Resize) error 
 		})
 	}
 	_ = requests.Wait()
-	for _, r := range all {
-		a.note(now, r)
-	}
-	return err
 }
 
 func (a *Actor) resizeTogether(ctx context.Context, all []*Resize) error {

@@ -12,9 +12,6 @@ import (
 	"github.com/waterline-io/waterline/internal/drain"
 )
 
-// maxText bounds what is repeated of a refusal, in bytes.
-const maxText = 200
-
 // id names a worker in requests to the master.
 type id struct {
 	Host      string `json:"host"`
@@ -166,7 +163,7 @@ func (d *Drainer) send(ctx context.Context, m *member, event string) error {
 // exit makes a worker decommission. Only this way it waits for its shuffles for as long as it should.
 func (d *Drainer) exit(ctx context.Context, w drain.Worker) error {
 	body := map[string]string{"type": "DECOMMISSION"}
-	return d.post(ctx, at(w, "workers/exit"), body, "the exit of Celeborn worker "+w.Host)
+	return d.post(ctx, w.At("/api/v1/workers/exit"), body, "the exit of Celeborn worker "+w.Host)
 }
 
 // post asks for a change. Its HTTP status says that the request was read, and not that it had success.
@@ -182,8 +179,7 @@ func (d *Drainer) post(ctx context.Context, url string, body any, what string) e
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	if !a.Success {
-		text := strings.Join(strings.Fields(a.Text), " ")
-		return fmt.Errorf("%s: refused: %s", what, strings.ToValidUTF8(text[:min(len(text), maxText)], ""))
+		return fmt.Errorf("%s: refused: %s", what, drain.Excerpt(a.Text))
 	}
 	return nil
 }
@@ -211,11 +207,11 @@ type shuffleIDs struct {
 // own asks a worker for its state, and then for its shuffles, which is what it waits for itself.
 func (d *Drainer) own(ctx context.Context, w drain.Worker) (*own, error) {
 	var o own
-	if err := d.client.JSON(ctx, http.MethodGet, at(w, "workers"), nil, &o); err != nil {
+	if err := d.client.JSON(ctx, http.MethodGet, w.At("/api/v1/workers"), nil, &o); err != nil {
 		return nil, fmt.Errorf("the state of Celeborn worker %s: %w", w.Host, err)
 	}
 	var all shuffleIDs
-	if err := d.client.JSON(ctx, http.MethodGet, at(w, "shuffles"), nil, &all); err != nil {
+	if err := d.client.JSON(ctx, http.MethodGet, w.At("/api/v1/shuffles"), nil, &all); err != nil {
 		return nil, fmt.Errorf("the shuffles of Celeborn worker %s: %w", w.Host, err)
 	}
 	if o.State == "" || all.IDs == nil {
@@ -223,8 +219,4 @@ func (d *Drainer) own(ctx context.Context, w drain.Worker) (*own, error) {
 	}
 	o.shuffles = *all.IDs
 	return &o, nil
-}
-
-func at(w drain.Worker, path string) string {
-	return strings.TrimSuffix(w.URL, "/") + "/api/v1/" + path
 }

@@ -124,7 +124,7 @@ func (d *Drainer) quiescing(ctx context.Context, w drain.Worker) (drain.Status, 
 	var page struct {
 		Status string `json:"shutdown_status"`
 	}
-	if err := d.web.JSON(ctx, http.MethodGet, strings.TrimSuffix(w.URL, "/")+"/?json", nil, &page); err != nil {
+	if err := d.web.JSON(ctx, http.MethodGet, w.At("/?json"), nil, &page); err != nil {
 		return drain.Status{}, fmt.Errorf("asking Impala executor %s: %w", w.Host, err)
 	}
 	s.Text = page.Status

@@ -5,10 +5,12 @@ package trino
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -57,7 +59,7 @@ func New(coordinator string, auth drain.Auth) (*Drainer, error) {
 // Drain implements [drain.Drainer]. The access control of the worker must let the user write system information, which
 // Trino's default one does not.
 func (d *Drainer) Drain(ctx context.Context, w drain.Worker, _ time.Duration) error {
-	err := d.client.JSON(ctx, http.MethodPut, base(w)+"/v1/info/state", "SHUTTING_DOWN", nil)
+	err := d.client.JSON(ctx, http.MethodPut, w.At("/v1/info/state"), "SHUTTING_DOWN", nil)
 	switch {
 	case err == nil:
 		return nil
@@ -79,7 +81,7 @@ func (d *Drainer) Status(ctx context.Context, w drain.Worker) (drain.Status, err
 	var info struct {
 		Starting bool `json:"starting"`
 	}
-	if err := d.client.JSON(ctx, http.MethodGet, base(w)+"/v1/info", nil, &info); err != nil {
+	if err := d.client.JSON(ctx, http.MethodGet, w.At("/v1/info"), nil, &info); err != nil {
 		return drain.Status{}, fmt.Errorf("asking Trino worker %s: %w", w.Host, err)
 	}
 	if info.Starting {
@@ -87,7 +89,7 @@ func (d *Drainer) Status(ctx context.Context, w drain.Worker) (drain.Status, err
 		return s, nil
 	}
 	var state string
-	if err := d.client.JSON(ctx, http.MethodGet, base(w)+"/v1/info/state", nil, &state); err != nil {
+	if err := d.client.JSON(ctx, http.MethodGet, w.At("/v1/info/state"), nil, &state); err != nil {
 		return drain.Status{}, fmt.Errorf("the state of Trino worker %s: %w", w.Host, err)
 	}
 	s.Text = state
@@ -178,4 +180,21 @@ func (d *Drainer) query(ctx context.Context, sql string) (rows [][]any, err erro
 	return nil, fmt.Errorf("the answer of a query has more than %d pages", maxPages)
 }
 
-func base(w drain.Worker) string { return strings.TrimSuffix(w.URL, "/") }
+// errorName is the form of the names of Trino's errors, such as PERMISSION_DENIED.
+var errorName = regexp.MustCompile(`^[A-Z][A-Z_]{1,63}$`)
+
+// decode reads one page of a query's answer. The error of a query is an error.
+func decode(answer []byte) (page, error) {
+	var p page
+	if json.Unmarshal(answer, &p) != nil {
+		return p, errors.New("the answer of a query is not that of Trino")
+	}
+	if p.Error != nil { // its message may be another server's
+		name := p.Error.Name
+		if !errorName.MatchString(name) {
+			name = "without a name of Trino's errors"
+		}
+		return p, fmt.Errorf("the query failed: %s; the coordinator's log has more", name)
+	}
+	return p, nil
+}

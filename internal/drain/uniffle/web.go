@@ -7,13 +7,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 
 	"github.com/waterline-io/waterline/internal/drain"
 )
-
-// maxText bounds what is repeated of a refusal, in bytes.
-const maxText = 200
 
 // refusal is an answer whose code says that it is no success. Its HTTP status is 200.
 type refusal struct {
@@ -40,8 +36,7 @@ func (d *Drainer) call(ctx context.Context, method, path string, into any) error
 	case a.Code == nil:
 		return fmt.Errorf("%w: the answer to %s has no code; is this a coordinator of Uniffle?", drain.ErrCoordinator, path)
 	case *a.Code != 0:
-		text := strings.Join(strings.Fields(a.Text), " ")
-		return &refusal{*a.Code, strings.ToValidUTF8(text[:min(len(text), maxText)], "")}
+		return &refusal{*a.Code, drain.Excerpt(a.Text)}
 	case into == nil:
 		return nil
 	case len(a.Data) == 0:
@@ -87,7 +82,7 @@ func (d *Drainer) load(ctx context.Context, w drain.Worker) (load, error) {
 			Value float64 `json:"value"`
 		} `json:"metrics"`
 	}
-	err := d.client.JSON(ctx, http.MethodGet, strings.TrimSuffix(w.URL, "/")+"/metrics/server", nil, &a)
+	err := d.client.JSON(ctx, http.MethodGet, w.At("/metrics/server"), nil, &a)
 	if err != nil {
 		return load{}, fmt.Errorf("the metrics of shuffle server %s: %w", w.Host, err)
 	}

@@ -102,11 +102,8 @@ func (o *Observer) askRM(ctx context.Context, q *Query, s *State) error {
 	}
 	s.nodes = map[string][]yarn.Node{}
 	for _, n := range nodes {
-		host, _, err := net.SplitHostPort(n.ID)
-		if err != nil {
-			host = n.Host
-		}
-		s.nodes[strings.ToLower(host)] = append(s.nodes[strings.ToLower(host)], n)
+		host := strings.ToLower(n.HostOfID())
+		s.nodes[host] = append(s.nodes[host], n)
 	}
 	s.StaleLabels = !q.Labels && q.Now.Sub(o.labels.read) < labelsInterval
 	if !s.StaleLabels {
