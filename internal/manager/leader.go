@@ -2,7 +2,6 @@ package manager
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -205,12 +204,4 @@ func (l *leader) sweep(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.slipped, l.requested = slipped, requested.Largest(sweep.MaxOwners)
-}
-
-// alive returns an error if the rounds have stopped.
-func (l *leader) alive(now time.Time) error {
-	if age := now.Sub(l.start) - time.Duration(l.last.Load()); age > stalled {
-		return fmt.Errorf("the last round was %v ago", age.Round(time.Second))
-	}
-	return nil
 }

@@ -126,8 +126,12 @@ func (m *Manager) Ready() error {
 
 // Alive returns nil unless the process must be restarted; then it returns the reason.
 func (m *Manager) Alive() error {
-	if l := m.leading.Load(); l != nil {
-		return l.alive(time.Now())
+	l := m.leading.Load()
+	if l == nil {
+		return nil
+	}
+	if age := time.Since(l.start) - time.Duration(l.last.Load()); age > stalled {
+		return fmt.Errorf("the last round was %v ago", age.Round(time.Second))
 	}
 	return nil
 }
@@ -164,8 +168,11 @@ func (m *Manager) elect(ctx context.Context) error {
 			OnStartedLeading: func(ctx context.Context) {
 				one <- struct{}{}
 				defer func() { <-one }()
-				if ctx.Err() == nil {
-					m.lead(ctx)
+				if ctx.Err() == nil { // the work starts without knowledge of earlier leads
+					l := newLeader(&m.cfg, m.policies, m.namespaces)
+					m.leading.Store(l)
+					l.run(ctx)
+					m.leading.Store(nil)
 				}
 			},
 			OnStoppedLeading: func() {},
@@ -180,12 +187,4 @@ func (m *Manager) elect(ctx context.Context) error {
 	}
 	one <- struct{}{} // the leader's work has ended
 	return nil
-}
-
-// lead does the leader's work until the context ends. It starts without knowledge of earlier leads.
-func (m *Manager) lead(ctx context.Context) {
-	l := newLeader(&m.cfg, m.policies, m.namespaces)
-	m.leading.Store(l)
-	defer m.leading.Store(nil)
-	l.run(ctx)
 }

@@ -36,13 +36,19 @@ func (c *Conditions) Set(ctx context.Context, condition model.Condition) error {
 		entry["status"], entry["reason"], entry["message"] = status, condition.Reason, condition.Message
 		entry["lastTransitionTime"] = time.Now().UTC().Format(time.RFC3339)
 	}
-	err := send(ctx, c.client.Patch(types.StrategicMergePatchType).
+	return Send(ctx, c.client.Patch(types.StrategicMergePatchType).
 		Namespace(condition.Namespace).Resource("pods").Name(condition.Name).SubResource("status"),
 		fmt.Sprintf("setting condition %s of %s/%s", v1alpha1.ConditionCPUSet, condition.Namespace, condition.Name),
 		map[string]any{
 			"metadata": map[string]any{"uid": condition.UID}, // another pod of the same name is a conflict
 			"status":   map[string]any{"conditions": []any{entry}},
 		})
+}
+
+// Send sends a patch with a document. It is no error if the object is gone, is not the one that the document names by
+// its UID, or is not of the version that it names. The error begins with what is being done.
+func Send(ctx context.Context, patch *rest.Request, doing string, document any) error {
+	err := send(ctx, patch, doing, document)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}

@@ -1,7 +1,6 @@
 package admit
 
 import (
-	"cmp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -21,8 +20,7 @@ type Source struct {
 // and only while one of them sells something: under Koordinator's names, or under Waterline's.
 func Compile(sources []Source, koordinator bool) Rules {
 	var rules Rules
-	for _, s := range slices.SortedFunc(slices.Values(sources),
-		func(a, b Source) int { return cmp.Compare(a.Policy.Name, b.Policy.Name) }) {
+	for _, s := range sources {
 		p := &s.Policy.Policy
 		if p.Mode != model.ModeEnforce {
 			continue
@@ -38,9 +36,7 @@ func Compile(sources []Source, koordinator bool) Rules {
 			})
 		}
 	}
-	slices.SortStableFunc(rules.Pods, func(a, b Rule) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Policy, b.Policy))
-	})
+	slices.SortStableFunc(rules.Pods, func(a, b Rule) int { return rank(&a, &b) })
 	return rules
 }
 

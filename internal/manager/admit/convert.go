@@ -56,7 +56,7 @@ func (m *mutation) container(c *corev1.Container, kind kind, to corev1.ResourceN
 		if _, ours := lookup(c.Resources, v1alpha1.ResourceBatchCPU, v1alpha1.ResourceMidCPU); ours && kind == cpu {
 			limit = 0
 		}
-		if old := of(&was.Limit, kind); of(&was.Request, kind) == request && old >= 0 {
+		if old := *of(&was.Limit, kind); *of(&was.Request, kind) == request && old >= 0 {
 			// The webhook wrote it, or a user who could have requested the same natively, with this limit.
 			limit = min(old, maxAmount)
 		}
@@ -65,8 +65,8 @@ func (m *mutation) container(c *corev1.Container, kind kind, to corev1.ResourceN
 	} else {
 		return
 	}
-	set(&original.Request, kind, request)
-	set(&original.Limit, kind, limit)
+	*of(&original.Request, kind) = request
+	*of(&original.Limit, kind) = limit
 	m.replace(&c.Resources, kind, to, request)
 }
 

@@ -107,8 +107,8 @@ func downwardSources(pod *corev1.Pod) []downwardSource {
 // its request ([v1alpha1.RequestedResources]), so that is its limit; its CPU has none.
 func shown(ref *corev1.ResourceFieldSelector, container, pod v1alpha1.RequestedResources) string {
 	for _, k := range kinds {
-		request := of(&container.Request, k)
-		limit := cmp.Or(of(&container.Limit, k), of(&pod.Limit, k))
+		request := *of(&container.Request, k)
+		limit := cmp.Or(*of(&container.Limit, k), *of(&pod.Limit, k))
 		if k == memory {
 			limit = cmp.Or(limit, request)
 		}

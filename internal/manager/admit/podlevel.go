@@ -15,17 +15,17 @@ import (
 func (m *mutation) podLevel(to names, was v1alpha1.RequestedResources, original *v1alpha1.BatchResources) {
 	for _, kind := range kinds {
 		sum := m.sum(kind, to)
-		request, limit := of(&was.Request, kind), of(&was.Limit, kind)
+		request, limit := *of(&was.Request, kind), *of(&was.Limit, kind)
 		if known := request > 0 || limit > 0; known && request >= 0 && limit >= 0 && request <= sum {
 			// It was divided before; a container may have been added since.
-			set(&original.Pod.Request, kind, request)
-			set(&original.Pod.Limit, kind, min(limit, maxAmount))
+			*of(&original.Pod.Request, kind) = request
+			*of(&original.Pod.Limit, kind) = min(limit, maxAmount)
 		} else if m.pod.Spec.Resources == nil {
 			continue
 		} else if native, found := lookup(*m.pod.Spec.Resources, kind.native()); found {
 			request, limit := kind.amount(native.request), kind.amount(native.limit)
-			set(&original.Pod.Request, kind, request)
-			set(&original.Pod.Limit, kind, limit)
+			*of(&original.Pod.Request, kind) = request
+			*of(&original.Pod.Limit, kind) = limit
 			m.share(kind, to, request-sum, original)
 		}
 	}
@@ -62,7 +62,7 @@ func (m *mutation) share(kind kind, to names, rest int64, original *v1alpha1.Bat
 		return q.IsZero()
 	}, func(c *corev1.Container) bool {
 		a := original.Containers[c.Name]
-		return of(&a.Limit, kind) == 0
+		return *of(&a.Limit, kind) == 0
 	})
 	n := int64(len(among))
 	for i, c := range among {
@@ -76,7 +76,7 @@ func (m *mutation) share(kind kind, to names, rest int64, original *v1alpha1.Bat
 		old := c.Resources.Requests[to[kind]]
 		m.replace(&c.Resources, kind, to[kind], old.Value()+part)
 		a := original.Containers[c.Name]
-		set(&a.Request, kind, old.Value()+part)
+		*of(&a.Request, kind) = old.Value() + part
 		original.Containers[c.Name] = a
 	}
 }

@@ -23,18 +23,12 @@ var kinds = []kind{cpu, memory}
 
 // native returns the name of the kind in Kubernetes.
 func (k kind) native() corev1.ResourceName {
-	if k == memory {
-		return corev1.ResourceMemory
-	}
-	return corev1.ResourceCPU
+	return [...]corev1.ResourceName{cpu: corev1.ResourceCPU, memory: corev1.ResourceMemory}[k]
 }
 
 // format returns the format of amounts of the kind.
 func (k kind) format() resource.Format {
-	if k == memory {
-		return resource.BinarySI
-	}
-	return resource.DecimalSI
+	return [...]resource.Format{cpu: resource.DecimalSI, memory: resource.BinarySI}[k]
 }
 
 // maxAmount is the highest amount that is represented, in milli-cores or bytes. No machine has as much, and sums of
@@ -183,19 +177,12 @@ func aggregate(pod *corev1.Pod) corev1.ResourceList {
 	return helpers.AggregateContainerRequests(pod, helpers.PodResourcesOptions{})
 }
 
-func of(a *v1alpha1.ResourceAmounts, k kind) int64 {
+// of returns where the amount of a kind is.
+func of(a *v1alpha1.ResourceAmounts, k kind) *int64 {
 	if k == memory {
-		return a.Memory
+		return &a.Memory
 	}
-	return a.CPU
-}
-
-func set(a *v1alpha1.ResourceAmounts, k kind, amount int64) {
-	if k == memory {
-		a.Memory = amount
-	} else {
-		a.CPU = amount
-	}
+	return &a.CPU
 }
 
 // RequestsNative reports whether a pod requests native CPU or memory, as a whole or in a container. A batch pod does so

@@ -62,7 +62,7 @@ func (r Rules) choose(pod *corev1.Pod, namespace *corev1.Namespace) (Rule, Why) 
 	var best *Rule
 	for i := range r.Pods {
 		rule := &r.Pods[i]
-		if (best == nil || before(rule, best)) && rule.selects(pod, namespace) {
+		if (best == nil || rank(rule, best) < 0) && rule.selects(pod, namespace) {
 			best = rule
 		}
 	}
@@ -72,9 +72,9 @@ func (r Rules) choose(pod *corev1.Pod, namespace *corev1.Namespace) (Rule, Why) 
 	return *best, ByPolicy
 }
 
-// before reports whether a rule ranks higher than another.
-func before(a, b *Rule) bool {
-	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Policy, b.Policy)) < 0
+// rank orders rules, the one that counts first.
+func rank(a, b *Rule) int {
+	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Policy, b.Policy))
 }
 
 // systemNamespaces hold the workloads of the cluster itself. Policies are about tenants.

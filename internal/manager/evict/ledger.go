@@ -28,10 +28,8 @@ type ledger struct {
 
 // recorded is an eviction in the ledger.
 type recorded struct {
-	Time  time.Time `json:"time"`
-	Node  string    `json:"node"`
-	Owner string    `json:"owner"`
-	UID   string    `json:"uid"`
+	Time time.Time `json:"time"`
+	evictbudget.Past
 }
 
 // load reads the evictions of the last leader. A time in the future counts as now: a clock was set back.
@@ -52,7 +50,8 @@ func (l *ledger) load(ctx context.Context, now time.Time) ([]evictbudget.Past, e
 	}
 	past := make([]evictbudget.Past, 0, len(all))
 	for _, r := range all {
-		past = append(past, evictbudget.Past{Ago: max(now.Sub(r.Time), 0), Node: r.Node, Owner: r.Owner, UID: r.UID})
+		r.Ago = max(now.Sub(r.Time), 0)
+		past = append(past, r.Past)
 	}
 	return past, nil
 }
@@ -69,8 +68,7 @@ func (l *ledger) save(ctx context.Context, now time.Time, past []evictbudget.Pas
 	defer cancel()
 	all := make([]recorded, 0, len(past))
 	for _, p := range past {
-		at := now.Add(-p.Ago).UTC().Truncate(time.Second)
-		all = append(all, recorded{Time: at, Node: p.Node, Owner: p.Owner, UID: p.UID})
+		all = append(all, recorded{now.Add(-p.Ago).UTC().Truncate(time.Second), p})
 	}
 	text, err := json.Marshal(all)
 	if err != nil {

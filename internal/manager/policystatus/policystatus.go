@@ -3,7 +3,6 @@ package policystatus
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -11,13 +10,13 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	actkube "github.com/waterline-io/waterline/internal/act/kube"
 	"github.com/waterline-io/waterline/internal/manager/fleet"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
@@ -183,19 +182,11 @@ func (t *Tally) shared() string {
 }
 
 func (s *Writer) patch(ctx context.Context, name, uid string, status v1alpha1.ColocationPolicyStatus) error {
-	patch, err := json.Marshal(map[string]any{
+	request := s.Custom.Patch(types.MergePatchType).Resource("colocationpolicies").Name(name).SubResource("status")
+	return actkube.Send(ctx, request, "writing the status of policy "+name, map[string]any{
 		"metadata": map[string]any{"uid": uid}, // a new policy of the same name is a conflict
 		"status":   statusDocument{status, status.SlippedPods},
 	})
-	if err != nil {
-		return fmt.Errorf("encoding the status of policy %s: %w", name, err)
-	}
-	err = s.Custom.Patch(types.MergePatchType).Resource("colocationpolicies").Name(name).SubResource("status").
-		Body(patch).Do(ctx).Error()
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("writing the status of policy %s: %w", name, err)
-	}
-	return nil
 }
 
 // statusDocument is a status that also contains zeros, which a patch needs to replace other numbers.

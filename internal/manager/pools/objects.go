@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	actkube "github.com/waterline-io/waterline/internal/act/kube"
 	"github.com/waterline-io/waterline/internal/manager/pools/hadoop"
 )
 
@@ -193,15 +194,8 @@ func (k *keeper) setFinalizers(ctx context.Context, p *v1alpha1.WorkerPool, fina
 func (k *keeper) patch(
 	ctx context.Context, client rest.Interface, doing, resource, name string, document any, sub ...string,
 ) error {
-	body, err := json.Marshal(document)
-	if err == nil {
-		err = client.Patch(types.MergePatchType).Namespace(k.namespace).Resource(resource).Name(name).
-			SubResource(sub...).Timeout(apiTimeout).Body(body).Do(ctx).Error()
-	}
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("%s: %w", doing, err)
-	}
-	return nil
+	return actkube.Send(ctx, client.Patch(types.MergePatchType).Namespace(k.namespace).Resource(resource).Name(name).
+		SubResource(sub...).Timeout(apiTimeout), doing, document)
 }
 
 // release removes the finalizer of a deleted pool.

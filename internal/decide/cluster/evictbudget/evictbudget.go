@@ -129,8 +129,10 @@ type taken struct {
 
 // Past is an eviction that counts against the budgets, as one manager leaves it to the next.
 type Past struct {
-	Ago              time.Duration
-	Node, Owner, UID string // UID of the pod
+	Ago   time.Duration `json:"-"`
+	Node  string        `json:"node"`
+	Owner string        `json:"owner"`
+	UID   string        `json:"uid"` // of the pod
 }
 
 // Resume returns the state of a manager that starts at a time and knows the evictions of the last period. No evictions

@@ -87,6 +87,12 @@ func (r *round) shrinks() {
 	m.Shrunk = r.in.Now
 }
 
+// whole returns the floor and the whole steps above it that are allowed, up to the ceiling.
+func whole(allowed, floor, ceiling, step int64) int64 {
+	step = max(step, 1)
+	return min(floor+max(allowed-floor, 0)/step*step, max(ceiling, floor))
+}
+
 // steady returns the total that is nearest to the present one: the floor and whole steps above it, or the ceiling.
 func steady(total, floor, ceiling, step int64) int64 {
 	if ceiling = max(ceiling, floor); total >= ceiling {

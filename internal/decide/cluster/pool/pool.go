@@ -22,6 +22,9 @@ const (
 	killGrace = time.Second      // of one whose time is over
 )
 
+// Size is what a NodeManager offers to containers.
+type Size = model.Size
+
 // Settings are the settings of one pool.
 type Settings struct {
 	Label string // of every host of the pool

@@ -1,6 +1,10 @@
 package pool
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // Phase is where a worker is in its life.
 type Phase string
@@ -103,3 +107,25 @@ func (s *Step) Deadline(now time.Time) time.Time {
 // Leave postpones a step to a later round. It keeps the marks of the pod, because new marks would record a growth, or a
 // deadline of containers, that did not happen.
 func (s *Step) Leave(p *Pod) { s.Verb, s.Within, s.Marks = Wait, 0, p.Marks }
+
+// Pace leaves resizes beyond a number to later rounds: first those that grow most. It changes the steps of [Next] for
+// the same input.
+func Pace(in *Input, steps []Step, most int) {
+	var all []int
+	for i, s := range steps {
+		if s.Verb == Resize {
+			all = append(all, i)
+		}
+	}
+	if len(all) <= most {
+		return
+	}
+	growth := func(i int) int64 {
+		m, _ := in.Workers[i].Manager()
+		return max(steps[i].Size.MemoryMiB-m.Total.MemoryMiB, 0) // a resize is of a NodeManager that lives
+	}
+	slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(growth(a), growth(b)) })
+	for _, i := range all[most:] {
+		steps[i].Leave(in.Workers[i].Pod)
+	}
+}
