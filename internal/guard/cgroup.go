@@ -56,33 +56,30 @@ func (m *meter) path(v cgroup.Version, controller, file string) string {
 }
 
 func (m *meter) readMemory(v cgroup.Version, now time.Time) error {
-	used, err := os.ReadFile(m.path(v, "memory", cgroup.StatFile(v, cgroup.MemoryUsage)))
+	var content [3][]byte
+	for i, file := range []string{
+		cgroup.StatFile(v, cgroup.MemoryUsage), cgroup.StatFile(v, cgroup.MemoryDetails), cgroup.FileName(v, model.MemoryMax),
+	} {
+		var err error
+		if content[i], err = os.ReadFile(m.path(v, "memory", file)); err != nil {
+			return err
+		}
+	}
+	used, err := cgroup.ParseCount(content[0])
 	if err != nil {
 		return err
 	}
-	stat, err := os.ReadFile(m.path(v, "memory", cgroup.StatFile(v, cgroup.MemoryDetails)))
+	details, err := cgroup.ParseMemoryStat(v, content[1])
 	if err != nil {
 		return err
 	}
-	limit, err := os.ReadFile(m.path(v, "memory", cgroup.FileName(v, model.MemoryMax)))
-	if err != nil {
-		return err
-	}
-	n, err := cgroup.ParseCount(used)
-	if err != nil {
-		return err
-	}
-	details, err := cgroup.ParseMemoryStat(v, stat)
-	if err != nil {
-		return err
-	}
-	most, err := cgroup.Parse(v, model.MemoryMax, limit, cgroup.Raw{})
+	limit, err := cgroup.Parse(v, model.MemoryMax, content[2], cgroup.Raw{})
 	if err != nil {
 		return err
 	}
 	m.memory = shed.Memory{
-		At: now, Used: int64(min(n, 1<<62)), Reclaimable: details.ActiveFile + details.InactiveFile + details.Slab,
-		Limit: max(most.Number, 0),
+		At: now, Used: int64(min(used, 1<<62)), Reclaimable: details.ActiveFile + details.InactiveFile + details.Slab,
+		Limit: max(limit.Number, 0),
 	}
 	return nil
 }
