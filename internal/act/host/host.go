@@ -113,10 +113,7 @@ func (h *Host) Stats() Stats { return h.stats }
 // disappeared. A deferred file, or one that is not in the plan, does not count.
 func (h *Host) Check(name model.File) bool {
 	f := h.index[name]
-	if f == nil || f.setting.Deferred != nil {
-		return false
-	}
-	return h.deviates(f)
+	return f != nil && h.deviates(f)
 }
 
 // CheckDir is [Host.Check] for the files in a directory and below it.
@@ -124,7 +121,7 @@ func (h *Host) CheckDir(dir string) bool {
 	any := false
 	for _, f := range h.files {
 		if f.setting.Dir == dir || strings.HasPrefix(f.setting.Dir, dir+"/") {
-			any = h.Check(f.setting.File) || any
+			any = h.deviates(f) || any
 		}
 	}
 	return any
@@ -135,14 +132,15 @@ func (h *Host) CheckDir(dir string) bool {
 func (h *Host) CheckAll() bool {
 	any := h.undo.Unsaved()
 	for _, f := range h.files {
-		if f.setting.Deferred == nil && h.deviates(f) {
-			any = true
-		}
+		any = h.deviates(f) || any
 	}
 	return any
 }
 
 func (h *Host) deviates(f *file) bool {
+	if f.setting.Deferred != nil {
+		return false
+	}
 	existed := f.exists
 	if err := h.read(f); err != nil || f.exists != existed ||
 		f.exists && (f.found != f.want || f.confined() != f.reported) {

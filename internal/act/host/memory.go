@@ -3,6 +3,7 @@ package host
 import (
 	"fmt"
 	"math"
+	"os"
 	"path"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
@@ -38,20 +39,23 @@ func (h *Host) exceeded(step cgroup.Step) (use int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	name := path.Join(step.Dir, cgroup.StatFile(h.version, cgroup.MemoryUsage))
-	content, err := root.ReadFile(name)
-	if isGone(err) {
-		return 0, nil // the write will show it
+	use, err = memoryUsage(root, h.version, step.Dir)
+	if isGone(err) || err == nil && use <= to { // the write will show that the group is gone
+		return 0, nil
 	}
+	return use, err
+}
+
+// memoryUsage returns the memory usage of a group in bytes.
+func memoryUsage(root *os.Root, v cgroup.Version, dir string) (int64, error) {
+	name := path.Join(dir, cgroup.StatFile(v, cgroup.MemoryUsage))
+	content, err := root.ReadFile(name)
 	if err != nil {
 		return 0, fmt.Errorf("reading %s: %w", name, err)
 	}
 	used, err := cgroup.ParseCount(content)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", step.Dir, err)
+		return 0, fmt.Errorf("%s: %w", dir, err)
 	}
-	if use = int64(min(used, math.MaxInt64)); use <= to {
-		return 0, nil
-	}
-	return use, nil
+	return int64(min(used, math.MaxInt64)), nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path"
 	"runtime"
@@ -135,15 +134,4 @@ func (r *Reclaimer) write(ctx context.Context, what model.Reclaim, before int64)
 	return nil
 }
 
-func (r *Reclaimer) used(dir string) (int64, error) {
-	name := path.Join(dir, cgroup.StatFile(cgroup.V2, cgroup.MemoryUsage))
-	content, err := r.root.ReadFile(name)
-	if err != nil {
-		return 0, fmt.Errorf("reading %s: %w", name, err)
-	}
-	used, err := cgroup.ParseCount(content)
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", dir, err)
-	}
-	return int64(min(used, math.MaxInt64)), nil
-}
+func (r *Reclaimer) used(dir string) (int64, error) { return memoryUsage(r.root, cgroup.V2, dir) }

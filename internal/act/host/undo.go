@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 
@@ -121,6 +122,7 @@ func (u *Undo) parse(body []byte) error {
 		return fmt.Errorf("decoding it: %w", err)
 	}
 	u.foreign = nil
+	knobs := model.Knobs()
 	for _, text := range file.Files {
 		name := foreign{text: text}
 		if err := json.Unmarshal(text, &name); err != nil {
@@ -129,11 +131,12 @@ func (u *Undo) parse(body []byte) error {
 		if name.Knob == "" || !filepath.IsLocal(name.Dir) {
 			return fmt.Errorf("it names the file %q in %q", name.Knob, name.Dir)
 		}
-		knob, ok := knobByName(name.Knob)
-		if !ok {
+		i := slices.IndexFunc(knobs, func(k model.Knob) bool { return k.String() == name.Knob })
+		if i < 0 {
 			u.foreign = append(u.foreign, name)
 			continue
 		}
+		knob := knobs[i]
 		var e undoEntry
 		if err := json.Unmarshal(text, &e); err != nil {
 			return fmt.Errorf("decoding it: %w", err)
@@ -220,16 +223,21 @@ func (u *Undo) Owned(v cgroup.Version) []model.Owned {
 		return u.owned
 	}
 	owned := make([]model.Owned, 0, len(u.records))
-	for name, r := range u.records {
+	for _, name := range u.files() {
+		r := u.records[name]
 		owned = append(owned, model.Owned{
 			File:   name,
 			Ours:   cgroup.FromRaw(v, name.Knob, r.Ours),
 			Theirs: cgroup.FromRaw(v, name.Knob, r.Theirs),
 		})
 	}
-	slices.SortFunc(owned, func(a, b model.Owned) int { return a.File.Compare(b.File) })
 	u.owned = owned
 	return owned
+}
+
+// files returns the files on record, ordered.
+func (u *Undo) files() []model.File {
+	return slices.SortedFunc(maps.Keys(u.records), model.File.Compare)
 }
 
 // Save writes the record to disk, completely or, on an error, not at all. Without a change it does nothing.
@@ -254,18 +262,11 @@ func (u *Undo) Save() error {
 
 // encode returns the record as JSON.
 func (u *Undo) encode() ([]byte, error) {
-	entries := make([]undoEntry, 0, len(u.records))
-	for name, r := range u.records {
-		e := undoEntry{Dir: name.Dir, Knob: name.Knob.String(), Record: *r}
+	all := make([]any, 0, len(u.records)+len(u.foreign))
+	for _, name := range u.files() {
+		e := undoEntry{Dir: name.Dir, Knob: name.Knob.String(), Record: *u.records[name]}
 		e.apart()
-		entries = append(entries, e)
-	}
-	slices.SortFunc(entries, func(a, b undoEntry) int {
-		return model.File{Dir: a.Dir, Knob: a.knob()}.Compare(model.File{Dir: b.Dir, Knob: b.knob()})
-	})
-	all := make([]any, 0, len(entries)+len(u.foreign))
-	for i := range entries {
-		all = append(all, &entries[i])
+		all = append(all, &e)
 	}
 	for i := range u.foreign {
 		all = append(all, u.foreign[i].text)
@@ -287,18 +288,4 @@ func (u *Undo) Foreign(gone func(dir string) bool) []string {
 		names = append(names, f.Dir+" "+f.Knob)
 	}
 	return names
-}
-
-func (e undoEntry) knob() model.Knob {
-	k, _ := knobByName(e.Knob)
-	return k
-}
-
-func knobByName(name string) (model.Knob, bool) {
-	for _, k := range model.Knobs() {
-		if k.String() == name {
-			return k, true
-		}
-	}
-	return 0, false
 }

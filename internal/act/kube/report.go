@@ -31,17 +31,11 @@ func NewReports(client *rest.RESTClient, nodeName string) *Reports {
 // conditions alone, which are the manager's.
 func (r *Reports) Write(ctx context.Context, uid string, report model.Report) error {
 	status := map[string]any{
-		"policy": report.Policy, "policyGeneration": report.Generation, "mode": report.Mode, "selling": nil,
+		"policy": report.Policy, "policyGeneration": report.Generation, "mode": report.Mode, "selling": orNull(report.Selling),
 		"unsupported": report.Unsupported, "faults": shortened(report.Faults), "cpu": nil, "memory": nil,
-		"pressure": nil, "cpuSets": nil, "hot": nil, "harmSignal": nil, "eviction": nil, "unrestored": nil,
-		"throttledCPU": nil, "starved": shortened(report.Starved),
+		"pressure": nil, "cpuSets": nil, "hot": orNull(report.Hot), "harmSignal": orNull(report.Harm), "eviction": nil,
+		"unrestored": orNull(report.Unrestored), "throttledCPU": nil, "starved": shortened(report.Starved),
 		"changed": time.Now().UTC().Format(time.RFC3339),
-	}
-	if report.Harm != "" {
-		status["harmSignal"] = report.Harm
-	}
-	if report.Hot != "" {
-		status["hot"] = report.Hot
 	}
 	if e := report.Evict; e != nil {
 		message := e.Reason.Details()
@@ -49,12 +43,6 @@ func (r *Reports) Write(ctx context.Context, uid string, report model.Report) er
 			Namespace: e.Namespace, Name: e.Name, UID: e.UID, Reason: string(e.Reason.Code),
 			Message: message[:min(len(message), 1024)], Renewed: metav1.NowMicro(),
 		}
-	}
-	if report.Unrestored > 0 {
-		status["unrestored"] = report.Unrestored
-	}
-	if report.Selling != "" {
-		status["selling"] = report.Selling
 	}
 	if s := report.Slack; s != nil {
 		status["cpu"] = resourceReport(&s.CPU, &report.OtherCPU,
@@ -88,6 +76,14 @@ func (r *Reports) Write(ctx context.Context, uid string, report model.Report) er
 		return fmt.Errorf("writing the report of node %s: %w", r.nodeName, err)
 	}
 	return nil
+}
+
+// orNull returns a value; for the zero value null, which removes the field.
+func orNull[T comparable](value T) any {
+	if value == *new(T) {
+		return nil
+	}
+	return value
 }
 
 // shortened returns texts with the length that the API allows.
