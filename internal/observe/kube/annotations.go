@@ -15,7 +15,7 @@ func ParseAnnotations(annotations map[string]string) model.PodAnnotations {
 	r := reader{from: annotations}
 	parsed := model.PodAnnotations{
 		Shares: r.shares(v1alpha1.AnnotationCPUShare, v1alpha1.AnnotationCPUShareAlias),
-		Quota:  quotaMode(oneOf(&r, v1alpha1.AnnotationCPUQuota, "", "kubelet", "unlimited")),
+		Quota:  oneOf(&r, v1alpha1.AnnotationCPUQuota, "", model.QuotaKubelet, model.QuotaUnlimited),
 		CPUs: oneOf(&r, v1alpha1.AnnotationCPUManager, v1alpha1.AnnotationCPUManagerAlias,
 			model.CPUNone, model.CPUShare, model.CPUExclusive),
 		Placement:   oneOf(&r, v1alpha1.AnnotationCPUPlacement, "", model.PlacePacked, model.PlaceSpread, model.PlaceCores),
@@ -34,17 +34,6 @@ func ParseAnnotations(annotations map[string]string) model.PodAnnotations {
 		}
 	}
 	return parsed
-}
-
-// quotaMode converts a value of [v1alpha1.AnnotationCPUQuota], whose case is not that of policies.
-func quotaMode(value string) model.QuotaMode {
-	switch value {
-	case "kubelet":
-		return model.QuotaKubelet
-	case "unlimited":
-		return model.QuotaUnlimited
-	}
-	return ""
 }
 
 // localMemory is the only value of [v1alpha1.AnnotationCPUMemory].

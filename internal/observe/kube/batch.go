@@ -15,14 +15,9 @@ import (
 )
 
 // BatchRequest returns what a container requests of the tier batch, by whichever names.
-func BatchRequest(c *corev1.Container) (request model.Amount) {
-	for _, name := range []corev1.ResourceName{v1alpha1.ResourceBatchCPU, v1alpha1.ResourceKoordinatorBatchCPU} {
-		request.CPU += whole(c.Resources.Requests, name) // batch CPU counts in thousandths
-	}
-	for _, name := range []corev1.ResourceName{v1alpha1.ResourceBatchMemory, v1alpha1.ResourceKoordinatorBatchMemory} {
-		request.Memory += whole(c.Resources.Requests, name)
-	}
-	return request
+func BatchRequest(c *corev1.Container) model.Amount {
+	batch, _, _ := Sold(c.Resources.Requests)
+	return batch
 }
 
 // slackName returns the name of a resource that is sold.
@@ -30,21 +25,22 @@ func slackName(r model.NodeResource) corev1.ResourceName {
 	return corev1.ResourceName(v1alpha1.SlackResource(string(r.Tier), r.Memory, r.Koordinator))
 }
 
-// bought sets the amounts of each tier that a pod requests, under either name.
-func bought(pod *model.Pod, requests corev1.ResourceList) {
+// Sold returns the amounts of each tier in a list of requests, under either name, and whether any has Koordinator's name.
+// CPU counts in thousandths.
+func Sold(requests corev1.ResourceList) (batch, mid model.Amount, koordinator bool) {
 	for _, r := range model.NodeResources() {
-		amount := whole(requests, slackName(r))
-		tier := &pod.Batch
+		amount, tier := whole(requests, slackName(r)), &batch
 		if r.Tier == model.TierMid {
-			tier = &pod.Mid
+			tier = &mid
 		}
 		if r.Memory {
 			tier.Memory += amount
 		} else {
 			tier.CPU += amount
 		}
-		pod.Koordinator = pod.Koordinator || r.Koordinator && amount > 0
+		koordinator = koordinator || r.Koordinator && amount > 0
 	}
+	return batch, mid, koordinator
 }
 
 // grant sets the grants of a pod and its containers for the batch and mid resources that they request: the cgroup

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -45,30 +44,27 @@ type Cluster struct {
 // NewClient returns a client for the core API group that speaks protobuf. It has no other group's types, which saves
 // 10 MB of memory against the full client.
 func NewClient(config *rest.Config) (*rest.RESTClient, error) {
-	scheme := runtime.NewScheme()
-	utilruntime.Must(corev1.AddToScheme(scheme))
-	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
 	c := rest.CopyConfig(config)
 	c.APIPath = "/api"
 	c.GroupVersion = &corev1.SchemeGroupVersion
 	c.ContentType = runtime.ContentTypeProtobuf
 	c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	client, err := rest.RESTClientFor(c)
-	if err != nil {
-		return nil, fmt.Errorf("setting up the API client: %w", err)
-	}
-	return client, nil
+	return newClient(c, corev1.AddToScheme)
 }
 
 // NewCustomClient returns a client for Waterline's own API group.
 func NewCustomClient(config *rest.Config) (*rest.RESTClient, error) {
-	scheme := runtime.NewScheme()
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	c := rest.CopyConfig(config)
 	c.APIPath = "/apis"
 	c.GroupVersion = &schema.GroupVersion{Group: v1alpha1.Group, Version: v1alpha1.Version}
 	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	return newClient(c, v1alpha1.AddToScheme)
+}
+
+// newClient returns a client that knows the types which add adds.
+func newClient(c *rest.Config, add func(*runtime.Scheme) error) (*rest.RESTClient, error) {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(add(scheme))
 	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	client, err := rest.RESTClientFor(c)
 	if err != nil {
@@ -144,7 +140,7 @@ func (c *Cluster) Run(ctx context.Context) {
 			clear: func() { c.reported, c.withdrawn = false, false },
 			set: func(obj any) {
 				c.reported = true
-				c.withdrawn = meta.IsStatusConditionTrue(obj.(*v1alpha1.NodeReport).Status.Conditions, v1alpha1.ConditionWithdrawn)
+				c.withdrawn = Withdrawn(obj.(*v1alpha1.NodeReport))
 			},
 			drop: func(any) { c.reported, c.withdrawn = false, false },
 		})

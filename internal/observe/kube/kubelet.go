@@ -22,9 +22,9 @@ import (
 func ReadKubelet(ctx context.Context, client *http.Client, url string) (model.Kubelet, error) {
 	k, err := readKubelet(ctx, client, url)
 	if err != nil {
-		return model.Kubelet{Unread: KubeletFix(err.Error())}, err
+		k.Unread = KubeletFix(err.Error())
 	}
-	return k, nil
+	return k, err
 }
 
 // KubeletFix returns how somebody corrects an error of [ReadKubelet]; "" if another attempt may succeed by itself.

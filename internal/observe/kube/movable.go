@@ -4,7 +4,9 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/model"
@@ -81,30 +83,15 @@ func Priority(p *corev1.Pod) int32 {
 }
 
 // Tolerates reports whether a pod can be scheduled onto a node with these taints. A taint that only asks for avoidance
-// counts as tolerated, and a toleration with an operator that is not known here as none.
+// counts as tolerated, and a toleration that compares numbers as none.
 func Tolerates(p *corev1.Pod, taints []corev1.Taint) bool {
 	return !slices.ContainsFunc(taints, func(t corev1.Taint) bool {
-		return t.Effect != corev1.TaintEffectPreferNoSchedule &&
-			!slices.ContainsFunc(p.Spec.Tolerations, func(by corev1.Toleration) bool { return tolerates(&by, &t) })
+		tolerates := func(by corev1.Toleration) bool { return by.ToleratesTaint(klog.Logger{}, &t, false) }
+		return t.Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(p.Spec.Tolerations, tolerates)
 	})
-}
-
-func tolerates(by *corev1.Toleration, t *corev1.Taint) bool {
-	if by.Effect != "" && by.Effect != t.Effect {
-		return false
-	}
-	switch by.Operator {
-	case corev1.TolerationOpExists:
-		return by.Key == "" || by.Key == t.Key
-	case corev1.TolerationOpEqual, "":
-		return by.Key == t.Key && by.Value == t.Value
-	}
-	return false
 }
 
 // Withdrawn reports whether the manager keeps the node of a report from selling.
 func Withdrawn(r *v1alpha1.NodeReport) bool {
-	return slices.ContainsFunc(r.Status.Conditions, func(c metav1.Condition) bool {
-		return c.Type == v1alpha1.ConditionWithdrawn && c.Status == metav1.ConditionTrue
-	})
+	return meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionWithdrawn)
 }

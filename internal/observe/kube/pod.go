@@ -39,7 +39,12 @@ func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 	if !cgroup.ValidUID(uid) {
 		return nil, false
 	}
-	actuated := withAllocated(p)
+	// The kubelet applies the resources of the spec, except while a resize is deferred or infeasible: then it keeps the
+	// resources allocated before, which are in the status.
+	actuated := p
+	if pending(p) {
+		actuated = asShown(p)
+	}
 	least := least(p)
 	requests := resource.PodRequests(actuated, resource.PodResourcesOptions{})
 	pod := &model.Pod{
@@ -74,7 +79,7 @@ func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 	for i, c := range containers(least) {
 		pod.Containers[i].LeastMilli = c.LimitMilli
 	}
-	bought(pod, requests)
+	pod.Batch, pod.Mid, pod.Koordinator = Sold(requests)
 	grant(pod, actuated)
 	pod.Held = held(pod, p.Annotations[v1alpha1.AnnotationPoolHeld])
 	classify(pod, p.Spec.Priority)
@@ -132,15 +137,6 @@ func cpuCondition(p *corev1.Pod) model.PodCondition {
 		}
 	}
 	return model.PodCondition{}
-}
-
-// withAllocated returns the pod with the resources that the kubelet applies. They are those of the spec, except while a
-// resize is deferred or infeasible: then the kubelet keeps the resources allocated before, which are in the status.
-func withAllocated(p *corev1.Pod) *corev1.Pod {
-	if !pending(p) {
-		return p
-	}
-	return asShown(p)
 }
 
 // asShown returns the pod with the resources in its status, where it has any: its resources now.
@@ -251,10 +247,8 @@ func podLimit(p *corev1.Pod, name corev1.ResourceName) corev1.ResourceList {
 
 // podLevelCPU reports whether the pod has a CPU request or limit of its own.
 func podLevelCPU(p *corev1.Pod) bool {
-	if p.Spec.Resources == nil {
-		return false
-	}
-	return !p.Spec.Resources.Requests.Cpu().IsZero() || !p.Spec.Resources.Limits.Cpu().IsZero()
+	r := p.Spec.Resources
+	return r != nil && (!r.Requests.Cpu().IsZero() || !r.Limits.Cpu().IsZero())
 }
 
 // containers lists every container with the limit of its quota: its own or, without one, the pod's (kubelet,
@@ -299,15 +293,9 @@ func ended(p *corev1.Pod) bool {
 	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return true
 	}
-	if p.DeletionTimestamp == nil || len(p.Status.ContainerStatuses) == 0 {
-		return false
-	}
-	for _, s := range p.Status.ContainerStatuses {
-		if s.State.Terminated == nil {
-			return false
-		}
-	}
-	return true
+	runs := func(s corev1.ContainerStatus) bool { return s.State.Terminated == nil }
+	return p.DeletionTimestamp != nil && len(p.Status.ContainerStatuses) > 0 &&
+		!slices.ContainsFunc(p.Status.ContainerStatuses, runs)
 }
 
 func milli(list corev1.ResourceList) int64 { return list.Cpu().MilliValue() }

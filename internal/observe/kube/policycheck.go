@@ -33,17 +33,11 @@ func (c *checker) bad(field string, value any, fix string) {
 
 // chosen returns the value, or the first of those allowed if it is empty.
 func chosen[T, S ~string](c *checker, field string, value S, allowed ...T) T {
-	if value == "" {
-		return allowed[0]
+	var names []spelling[T]
+	for _, a := range allowed {
+		names = append(names, spelling[T]{string(a), a})
 	}
-	if !slices.Contains(allowed, T(value)) {
-		var names []string
-		for _, a := range allowed {
-			names = append(names, string(a))
-		}
-		c.bad(field, fmt.Sprintf("%.64q", value), "write "+strings.Join(names, " or "))
-	}
-	return T(value)
+	return named(c, field, value, names...)
 }
 
 // named is [chosen] for values that annotations spell in lower case: the policy has a name of its own for each.
