@@ -33,7 +33,6 @@ type Mount struct {
 	Cpusets string
 	Cpuacct string // of the hierarchy that counts CPU time; on v2 that needs no controller
 	Memory  string
-	Perf    string // of the hierarchy of perf events; on v2 they need no controller
 }
 
 // OfKnob returns the mount point of a knob's hierarchy, "" if this node has none.
@@ -75,7 +74,7 @@ func FindMount(root string) (Mount, error) {
 			return Mount{}, fmt.Errorf("reading the controllers of %s: %w", root, err)
 		}
 		if names := strings.Fields(string(controllers)); slices.Contains(names, "cpu") {
-			m := Mount{Version: cgroup.V2, Path: root, Cpuacct: root, Perf: root}
+			m := Mount{Version: cgroup.V2, Path: root, Cpuacct: root}
 			if slices.Contains(names, "cpuset") {
 				m.Cpusets = root
 			}
@@ -98,7 +97,6 @@ func FindMount(root string) (Mount, error) {
 		return Mount{
 			Version: cgroup.V1, Path: path, Cpusets: v1("cpuset"),
 			Cpuacct: v1("cpuacct", "cpu,cpuacct", "cpuacct,cpu"), Memory: v1("memory"),
-			Perf: v1("perf_event"),
 		}, nil
 	}
 	return Mount{}, fmt.Errorf("%w at %s: neither cgroup v2 nor a v1 cpu hierarchy is mounted there",

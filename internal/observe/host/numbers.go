@@ -42,6 +42,25 @@ func (d *numbers) close() {
 	d.isOpen, d.rest = false, nil
 }
 
+// walk calls note for the next numbers, at most so many of them, and until note has returned true a number of times. It
+// reports whether the listing has ended, and closes it then; an error ends it too.
+func (d *numbers) walk(entries, looks int, note func(number int, inode uint32) (looked bool)) (ended bool, err error) {
+	for range entries {
+		if looks <= 0 {
+			return false, nil
+		}
+		n, inode, ok, err := d.next()
+		if !ok {
+			d.close()
+			return true, err
+		}
+		if note(n, uint32(inode)) {
+			looks--
+		}
+	}
+	return false, nil
+}
+
 // next returns the next number; false: there is none, because of the end or of the error.
 func (d *numbers) next() (number int, inode uint64, ok bool, err error) {
 	for {

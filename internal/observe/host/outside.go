@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -180,9 +181,8 @@ func (t *Tree) outside() []model.Outside {
 		}
 	}
 	var all []model.Outside
-	for uid, dir := range first {
-		all = append(all, model.Outside{UID: uid, Dir: dir})
+	for _, uid := range slices.Sorted(maps.Keys(first)) {
+		all = append(all, model.Outside{UID: uid, Dir: first[uid]})
 	}
-	slices.SortFunc(all, func(a, b model.Outside) int { return strings.Compare(a.UID, b.UID) })
 	return all
 }

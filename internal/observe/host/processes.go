@@ -3,10 +3,7 @@ package host
 import (
 	"bytes"
 	"slices"
-	"strconv"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
 )
@@ -29,7 +26,7 @@ const (
 // A search goes in steps of a bounded size, in the order of /proc, and leaves out nobody. So however many processes a
 // pod begins, a step takes as long as ever, and the processes of other pods are found some steps later.
 type processes struct {
-	proc    string // mount point of the host's procfs
+	procReader
 	layout  cgroup.Layout
 	most    int             // of known processes
 	dir     numbers         // /proc, open while a search is under way
@@ -38,8 +35,6 @@ type processes struct {
 	pods    []podProcesses  // by number; 0 is no pod
 	numbers map[string]int  // of pods, by UID
 	left    bool            // a process is in another pod than a list says
-	name    []byte          // buffer of a path that ends in a null byte
-	buf     [4 << 10]byte
 }
 
 // process is a process, in a pod or not. There may be very many, so it is small.
@@ -78,30 +73,18 @@ func (f *processes) search(now time.Duration, steps int) (ended bool, err error)
 		f.known, f.numbers, f.pods = map[int]process{}, map[string]int{}, make([]podProcesses, 1)
 	}
 	if !f.dir.isOpen {
-		f.name = append(append(f.name[:0], f.proc...), 0)
-		if err := f.dir.open(&f.name[0], 0); err != nil {
+		if err := f.dir.open(f.path(0, ""), 0); err != nil {
 			return true, err
 		}
 		f.number++
 	}
-	looks := steps * looksOfStep
-	for range steps * entriesOfStep {
-		if looks <= 0 {
-			return false, nil
-		}
-		pid, inode, ok, err := f.dir.next()
-		if !ok {
-			f.dir.close()
-			if err == nil {
-				f.removeEnded()
-			}
-			return true, err
-		}
-		if f.note(now, pid, uint32(inode)) {
-			looks--
-		}
+	ended, err = f.dir.walk(steps*entriesOfStep, steps*looksOfStep, func(pid int, inode uint32) bool {
+		return f.note(now, pid, inode)
+	})
+	if ended && err == nil {
+		f.removeEnded()
 	}
-	return false, nil
+	return ended, err
 }
 
 // note records that a process was found. It reports whether the process had to be looked at.
@@ -179,26 +162,10 @@ func (f *processes) removeEnded() {
 
 // podOf returns the UID of the pod of a process. It returns "" for a process that is in no pod or has ended.
 func (f *processes) podOf(pid int) string {
-	fd, err := openName(unix.AT_FDCWD, f.path(pid, "/cgroup"), unix.O_RDONLY)
-	if err != nil {
-		return ""
-	}
-	defer closeFile(fd)
-	n, err := pread(fd, f.buf[:])
-	if err != nil {
-		return ""
-	}
-	for part := range bytes.FieldsFuncSeq(f.buf[:n], func(r rune) bool { return r == '/' || r == '\n' }) {
+	for part := range bytes.FieldsFuncSeq(f.read(pid, "/cgroup"), func(r rune) bool { return r == '/' || r == '\n' }) {
 		if uid, ok := f.layout.ParsePod(string(part)); ok {
 			return uid
 		}
 	}
 	return ""
-}
-
-// path returns the path of a file of a process, which ends in a null byte. It is valid until the next call.
-func (f *processes) path(pid int, file string) *byte {
-	f.name = append(append(f.name[:0], f.proc...), '/')
-	f.name = append(append(strconv.AppendInt(f.name, int64(pid), 10), file...), 0)
-	return &f.name[0]
 }

@@ -47,7 +47,7 @@ const (
 //
 // Other processes outside of pods are none, such as those of a shell.
 type system struct {
-	proc   string
+	procReader
 	layout cgroup.Layout
 	owner  uint32         // of kubelets and container runtimes: root
 	groups [4]systemGroup // in the order of model.SystemGroups
@@ -61,8 +61,6 @@ type system struct {
 	above    []byte // cgroup of the machine's services: that of process 1 without its init.scope
 	before   map[int32]seenProcess
 	seen     map[int32]seenProcess // by the search that is under way
-	path     []byte                // buffer of a path that ends in a null byte
-	buf      [4 << 10]byte
 }
 
 // seenProcess is a process that a search found.
@@ -80,7 +78,7 @@ type systemGroup struct {
 }
 
 func newSystem(l cgroup.Layout, proc string) *system {
-	s := &system{proc: proc, layout: l}
+	s := &system{procReader: procReader{proc: proc}, layout: l}
 	for i, uid := range model.SystemGroups() {
 		s.groups[i].sum.UID = uid
 	}
@@ -129,29 +127,25 @@ func (s *system) sample(marks []model.WaitMark, now time.Duration) []model.WaitM
 			s.turned = now
 		}
 		for i := range s.groups {
-			s.groups[i].read(now, s.buf[:])
+			s.readTasks(&s.groups[i], now)
 			s.list(i, now, turn)
 		}
 	}
 	return marks[pods:]
 }
 
-// read reads all sampled tasks of a group.
-func (g *systemGroup) read(now time.Duration, buf []byte) {
+// readTasks reads all sampled tasks of a group.
+func (s *system) readTasks(g *systemGroup, now time.Duration) {
 	for i := range g.tasks {
 		t := &g.tasks[i]
-		n, err := pread(t.fd, buf)
-		var s Schedstat
-		if err == nil {
-			s, err = ParseSchedstat(buf[:max(n, 0)])
-		}
-		if err != nil { // it has ended
+		is, ok := s.readTask(t.fd)
+		if !ok { // it has ended
 			closeFile(t.fd)
 			t.fd = -1
 			continue
 		}
-		since := s.Since(t.last)
-		if t.last = s; since.Ran < 0 || since.Waited < 0 {
+		since := is.Since(t.last)
+		if t.last = is; since.Ran < 0 || since.Waited < 0 {
 			continue
 		}
 		t.idle = t.idle && since.Ran == 0 && since.Waited == 0
@@ -225,7 +219,7 @@ func (g *systemGroup) samples(tid int) bool {
 
 // listTasks opens the files of the first tasks of a process.
 func (s *system) listTasks(g *systemGroup, pid int) {
-	if s.tasks.open(s.file(pid, "/task"), 0) != nil {
+	if s.tasks.open(s.path(pid, "/task"), 0) != nil {
 		return
 	}
 	defer s.tasks.close()
@@ -243,16 +237,12 @@ func (s *system) openTask(g *systemGroup, pid, tid int) {
 	if len(g.tasks) >= systemTasks || g.samples(tid) {
 		return
 	}
-	fd, err := openName(unix.AT_FDCWD, s.file(pid, "/task/"+strconv.Itoa(tid)+"/schedstat"), unix.O_RDONLY)
+	fd, err := openName(unix.AT_FDCWD, s.path(pid, "/task/"+strconv.Itoa(tid)+"/schedstat"), unix.O_RDONLY)
 	if err != nil {
 		return // it has ended
 	}
-	n, err := pread(fd, s.buf[:])
-	var last Schedstat
-	if err == nil {
-		last, err = ParseSchedstat(s.buf[:max(n, 0)])
-	}
-	if err != nil || last == (Schedstat{}) { // without CONFIG_SCHED_INFO, all are 0
+	last, ok := s.readTask(fd)
+	if !ok {
 		closeFile(fd)
 		return
 	}
@@ -276,31 +266,18 @@ func (s *system) search(now time.Duration) {
 			s.seen = map[int32]seenProcess{}
 		}
 		s.above = s.root()
-		if s.dir.open(s.file(0, ""), 0) != nil {
+		if s.dir.open(s.path(0, ""), 0) != nil {
 			return
 		}
 	}
-	looks := steps * systemLooks
-	for range steps * systemEntries {
-		if looks <= 0 {
-			return // the next step goes on here
-		}
-		pid, inode, ok, err := s.dir.next()
-		if !ok {
-			s.dir.close()
-			if err == nil {
-				s.searches++
-			}
-			return
-		}
-		if s.note(int32(pid), uint32(inode)) {
-			looks--
-		}
+	if ended, err := s.dir.walk(steps*systemEntries, steps*systemLooks, s.note); ended && err == nil {
+		s.searches++
 	}
 }
 
 // note records that a search found a process. It reports whether the process had to be looked at.
-func (s *system) note(pid int32, inode uint32) (looked bool) {
+func (s *system) note(number int, inode uint32) (looked bool) {
+	pid := int32(number)
 	p := s.before[pid]
 	if p.inode != inode {
 		p = seenProcess{inode: inode}
@@ -308,7 +285,7 @@ func (s *system) note(pid int32, inode uint32) (looked bool) {
 	if looked = p.looks < 2; looked {
 		p.looks++
 		// The process of a container begins in the cgroup of the runtime. So one look is not enough.
-		group, sure := s.look(int(pid))
+		group, sure := s.look(number)
 		if sure {
 			p.looks = 2
 		}
@@ -413,30 +390,4 @@ func (s *system) unit(cgroups []byte) (unit, excluded bool) {
 		unit = unit || in
 	}
 	return unit, false
-}
-
-// file returns the path of a file of a process, or of procfs itself for 0. It ends in a null byte, and is valid until
-// the next call.
-func (s *system) file(pid int, name string) *byte {
-	s.path = append(s.path[:0], s.proc...)
-	if pid != 0 {
-		s.path = strconv.AppendInt(append(s.path, '/'), int64(pid), 10)
-	}
-	s.path = append(append(s.path, name...), 0)
-	return &s.path[0]
-}
-
-// read returns the content of a file of a process, as far as it fits the buffer; nothing if the process has ended. It
-// is valid until the next call.
-func (s *system) read(pid int, name string) []byte {
-	fd, err := openName(unix.AT_FDCWD, s.file(pid, name), unix.O_RDONLY)
-	if err != nil {
-		return nil
-	}
-	defer closeFile(fd)
-	n, err := pread(fd, s.buf[:])
-	if err != nil {
-		return nil
-	}
-	return s.buf[:max(n, 0)]
 }

@@ -122,7 +122,7 @@ func readTopology(sys string, online model.CPUSet) (*model.Topology, error) {
 	caches := make([]cache, 0, online.Len())
 	for id := range online.All() {
 		dir := sys + cpuDirs + strconv.Itoa(id)
-		socket, err := readSocket(dir)
+		socket, _, err := readParsed(dir+"/topology/physical_package_id", parseSocket)
 		if err != nil {
 			return nil, err
 		}
@@ -263,12 +263,6 @@ func readNode(dir string, id int) (model.NUMANode, model.CPUSet, error) {
 		node.Memory, _, err = readParsed(filepath.Join(dir, "meminfo"), parseNodeMemory)
 	}
 	return node, cpus, err
-}
-
-// readSocket reads the socket of a CPU.
-func readSocket(cpuDir string) (int, error) {
-	socket, _, err := readParsed(filepath.Join(cpuDir, "topology/physical_package_id"), parseSocket)
-	return socket, err
 }
 
 // readSiblings reads the CPUs that share a core with a CPU.

@@ -101,7 +101,7 @@ func NewWaits(m Mount, l cgroup.Layout, proc string) *Waits {
 	_, noPressure := os.Stat(filepath.Join(proc, "pressure/cpu"))
 	return &Waits{
 		clock: sinceBoot, only: m.Version == cgroup.V1 || noPressure != nil, limit: atMostOpen(mostOpen),
-		find: processes{proc: proc, layout: l, most: mostKnown}, system: newSystem(l, proc),
+		find: processes{procReader: procReader{proc: proc}, layout: l, most: mostKnown}, system: newSystem(l, proc),
 	}
 }
 
@@ -353,7 +353,7 @@ func (w *Waits) openTask(dir, tid int) (t waitingTask, ok bool) {
 	}
 	w.open++
 	t = waitingTask{tid: tid, fd: fd}
-	if t.last, ok = w.readTask(fd); !ok {
+	if t.last, ok = w.find.readTask(fd); !ok {
 		w.closeTask(&t)
 	}
 	return t, ok
@@ -369,17 +369,6 @@ func (w *Waits) closeTasks(p *waitingPod) {
 		w.closeTask(&p.tasks[i])
 	}
 	p.tasks, p.listed, p.soon, p.more, p.process, p.offset = nil, 0, false, false, 0, 0
-}
-
-// readTask reads the file of a task. It returns false if the task has ended, or if this kernel counts nothing, as
-// without CONFIG_SCHED_INFO.
-func (w *Waits) readTask(fd int) (Schedstat, bool) {
-	n, err := pread(fd, w.find.buf[:])
-	if err != nil || n <= 0 {
-		return Schedstat{}, false
-	}
-	s, err := ParseSchedstat(w.find.buf[:n])
-	return s, err == nil && s != Schedstat{}
 }
 
 // read reads the tasks of the pods whose turn it is, among those that stir or the others, and returns how many tasks
@@ -440,7 +429,7 @@ func (w *Waits) readPod(p *waitingPod, now time.Duration, most int) {
 			left--
 			p.turn[turn] = i + 1
 			t.read = now
-			s, ok := w.readTask(t.fd)
+			s, ok := w.find.readTask(t.fd)
 			if !ok {
 				w.closeTask(t)
 				t.fd, ended = -1, true

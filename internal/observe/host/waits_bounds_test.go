@@ -356,7 +356,7 @@ func TestWaitsShortTasks(t *testing.T) {
 // TestProcessesReused checks a process whose number another process gets, in the same pod, in another one and in none.
 func TestProcessesReused(t *testing.T) {
 	n := newFakeNode(t, cgroup.V2, "a", "b")
-	f := processes{proc: n.proc, layout: n.layout, most: mostKnown}
+	f := processes{procReader: procReader{proc: n.proc}, layout: n.layout, most: mostKnown}
 	is := func(uid string) {
 		text := "0::/system.slice\n"
 		if uid != "" {

@@ -393,7 +393,7 @@ func BenchmarkWaitsFind(b *testing.B) {
 		}
 	}
 	fresh := func() *processes {
-		f := &processes{proc: DefaultProc, layout: liveLayout, most: mostKnown}
+		f := &processes{procReader: procReader{proc: DefaultProc}, layout: liveLayout, most: mostKnown}
 		find(f, time.Second)
 		return f
 	}

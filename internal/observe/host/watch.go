@@ -176,9 +176,7 @@ func (w *Watcher) collect(buf []byte) bool {
 	defer w.mu.Unlock()
 	relevant := false
 	for e, rest, ok := NextInotifyEvent(buf); ok; e, rest, ok = NextInotifyEvent(rest) {
-		if w.record(e) {
-			relevant = true
-		}
+		relevant = w.record(e) || relevant
 	}
 	return relevant
 }
