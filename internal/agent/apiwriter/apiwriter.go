@@ -20,20 +20,50 @@ type Config struct {
 	Report func(ctx context.Context, uid string, r model.Report) error
 }
 
-// Writer carries out decisions about the API.
+// Writer carries out decisions about the API. Of the offer and of the report, at most one write each is under way: plans
+// decide when, and the outcome is part of the next round's input.
 type Writer struct {
 	notices    *notices
 	conditions *conditions
-	writes     *writes
+	offer      *writer[offer]
+	report     *writer[report]
+	ended      chan struct{} // a write of the offer or of the report ended
+}
+
+// offer is the wanted content of the Node's status.
+type offer struct {
+	uid            string // of the Node
+	before, wanted []model.Published
+}
+
+// report is the wanted content of the NodeReport.
+type report struct {
+	uid     string // of the Node
+	content model.Report
 }
 
 // New returns a writer that writes with these functions.
 func New(cfg Config, log *faillog.Log) *Writer {
-	return &Writer{
+	w := &Writer{
 		notices:    newNotices(cfg.Notify, log),
 		conditions: newConditions(cfg.SetCondition, log),
-		writes:     newWrites(cfg.Publish, cfg.Report, log),
+		ended:      make(chan struct{}, 1),
 	}
+	if cfg.Publish != nil {
+		w.offer = newWriter(w.ended, func(ctx context.Context, o offer) error {
+			err := cfg.Publish(ctx, o.uid, o.before, o.wanted)
+			log.Report("publishing", err)
+			return err
+		})
+	}
+	if cfg.Report != nil {
+		w.report = newWriter(w.ended, func(ctx context.Context, r report) error {
+			err := cfg.Report(ctx, r.uid, r.content)
+			log.Report("reporting", err)
+			return err
+		})
+	}
+	return w
 }
 
 // Run writes what is posted until the context ends.
@@ -41,24 +71,33 @@ func (w *Writer) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { w.notices.run(ctx) })
 	all.Go(func() { w.conditions.run(ctx) })
-	all.Go(func() { w.writes.run(ctx) })
+	all.Go(func() { w.offer.run(ctx) })
+	all.Go(func() { w.report.run(ctx) })
 	all.Wait()
 }
 
 // Post takes the decisions of a round. While the pods are not known, only notices are delivered.
 func (w *Writer) Post(n *model.Node, plan *model.Plan) {
 	w.notices.post(plan.Notices)
-	if n.PodsKnown {
-		w.conditions.post(plan.Conditions, n.Pods)
-		w.writes.start(n.Object.UID, n.Object.Published, plan)
+	if !n.PodsKnown {
+		return
+	}
+	w.conditions.post(plan.Conditions, n.Pods)
+	if plan.Publish.Write {
+		w.offer.start(offer{n.Object.UID, n.Object.Published, plan.Publish.Resources})
+	}
+	if plan.Report.Write {
+		w.report.start(report{n.Object.UID, plan.Report})
 	}
 }
 
 // Ended delivers a value when a write of the offer or of the report ended.
-func (w *Writer) Ended() <-chan struct{} { return w.writes.ended }
+func (w *Writer) Ended() <-chan struct{} { return w.ended }
 
 // Writes returns the outcome of the writes of the offer and of the report so far.
-func (w *Writer) Writes() model.APIWrites { return w.writes.state() }
+func (w *Writer) Writes() model.APIWrites {
+	return model.APIWrites{Offer: w.offer.state(), Report: w.report.state()}
+}
 
 // BadAnnotations returns how many annotations could not be used, by key.
 func (w *Writer) BadAnnotations() map[string]uint64 { return w.notices.badAnnotations() }

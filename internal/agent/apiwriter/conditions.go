@@ -66,10 +66,7 @@ func (c *conditions) post(planned []model.Condition, pods []*model.Pod) {
 		}
 	}
 	if len(c.pending) > 0 {
-		select {
-		case c.wake <- struct{}{}:
-		default:
-		}
+		wake(c.wake)
 	}
 }
 

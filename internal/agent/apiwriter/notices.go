@@ -71,10 +71,7 @@ func (n *notices) add(notice model.Notice) {
 		return
 	}
 	n.queue = append(n.queue, notice)
-	select {
-	case n.wake <- struct{}{}:
-	default:
-	}
+	wake(n.wake)
 }
 
 // badAnnotations returns how many annotations could not be used, by key.
@@ -106,6 +103,14 @@ func (n *notices) run(ctx context.Context) {
 		}
 		return err
 	})
+}
+
+// wake puts a value into a channel of capacity one, unless one is waiting there.
+func wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }
 
 // deliver sends pending items one after the other whenever it is woken. After an error it waits ten seconds.

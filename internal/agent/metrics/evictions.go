@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
@@ -20,10 +22,8 @@ var evictReasons = [...]model.Code{model.MemoryExhausted, model.MemoryStalled, m
 func (d *evictions) note(before, now *model.Evictions) {
 	was, is := before.Requested(), now.Requested()
 	if is != nil && (was == nil || was.UID != is.UID) {
-		for i, code := range evictReasons {
-			if is.Reason.Code == code {
-				d.requests[i]++
-			}
+		if i := slices.Index(evictReasons[:], is.Reason.Code); i >= 0 {
+			d.requests[i]++
 		}
 	}
 	if now != nil && now.Last.Seen && (before == nil || before.Last != now.Last) {

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -143,10 +144,8 @@ func userOf(c model.Class) int {
 	if c == model.ClassSystem {
 		return userSystem
 	}
-	for i := firstClass; i < userUnknown; i++ {
-		if users[i] == string(c) {
-			return i
-		}
+	if i := slices.Index(users[firstClass:userUnknown], string(c)); i >= 0 {
+		return firstClass + i
 	}
 	return userUnknown
 }

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -50,15 +49,20 @@ func (v view) cpusOr(t *model.Topology) *model.CPUPlan {
 	return &model.CPUPlan{Shared: t.Online()}
 }
 
-// planCPUs returns the moves if a pod had another mode; false if this node has no such pod. It changes nothing.
-func (v view) planCPUs(r CPURequest) (CPUPlan, bool, error) {
-	i := slices.IndexFunc(v.Pods, func(p *model.Pod) bool { return p.Namespace == r.Namespace && p.Name == r.Name })
-	if i < 0 || !v.Found {
-		return CPUPlan{}, false, nil
+// planCPUs returns the moves if a pod had another mode, as a [CPURequest] says. It changes nothing. The error is a noPod
+// if the node has no such pod.
+func (v view) planCPUs(request string) (CPUPlan, error) {
+	r, err := ParseCPURequest(request)
+	if err != nil {
+		return CPUPlan{}, err
+	}
+	i, err := v.find(r.Namespace, r.Name)
+	if err != nil {
+		return CPUPlan{}, err
 	}
 	topology, err := v.Topology()
 	if err != nil {
-		return CPUPlan{}, true, err
+		return CPUPlan{}, err
 	}
 	n := v.Node(time.Now())
 	n.Topology, n.Incidents = topology, nil
@@ -79,7 +83,7 @@ func (v view) planCPUs(r CPURequest) (CPUPlan, bool, error) {
 	if after == nil {
 		after = &model.CPUPlan{Shared: topology.Online()}
 	}
-	return CPUPlan{Moves: moves(n.Pods, before, after), Refusal: refusal(&plan, &pod)}, true, nil
+	return CPUPlan{Moves: moves(n.Pods, before, after), Refusal: refusal(&plan, &pod)}, nil
 }
 
 // moves lists the containers that would run on other CPUs.
@@ -119,22 +123,4 @@ func refusal(plan *model.Plan, pod *model.Pod) string {
 		}
 	}
 	return ""
-}
-
-// answerCPUs answers GET /cpus, with a plan if there is one to make. The text says what is wrong with the request, or
-// that there is no such pod.
-func (v view) answerCPUs(plan string) (answer any, notFound string, err error) {
-	if plan == "" {
-		answer, err = v.cpuMap()
-		return answer, "", err
-	}
-	r, err := ParseCPURequest(plan)
-	if err != nil {
-		return nil, "", err
-	}
-	moves, found, err := v.planCPUs(r)
-	if !found {
-		notFound = fmt.Sprintf("this node has no pod %s in namespace %s", r.Name, r.Namespace)
-	}
-	return moves, notFound, err
 }

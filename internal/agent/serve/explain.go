@@ -5,8 +5,11 @@ package serve
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,17 +50,29 @@ type FileExplanation struct {
 	Deferred string // why it is not written now; "": it is
 }
 
-// explain returns what is known of a pod; false if the node has no such pod.
-func (v view) explain(namespace, name string) (Explanation, bool) {
-	var pod *model.Pod
-	for _, p := range v.Pods {
-		if p.Namespace == namespace && p.Name == name {
-			pod = p
-		}
+// noPod is the error about a pod that the node does not have.
+type noPod struct{ namespace, name string }
+
+func (e noPod) Error() string {
+	return fmt.Sprintf("this node has no pod %s in namespace %s", e.name, e.namespace)
+}
+
+// find returns the index of a pod. The error is a noPod.
+func (v view) find(namespace, name string) (int, error) {
+	i := slices.IndexFunc(v.Pods, func(p *model.Pod) bool { return p.Namespace == namespace && p.Name == name })
+	if i < 0 || !v.Found {
+		return 0, noPod{namespace, name}
 	}
-	if pod == nil || !v.Found {
-		return Explanation{}, false
+	return i, nil
+}
+
+// explain returns what is known of a pod. The error is a noPod.
+func (v view) explain(namespace, name string) (Explanation, error) {
+	i, err := v.find(namespace, name)
+	if err != nil {
+		return Explanation{}, err
 	}
+	pod := v.Pods[i]
 	e := Explanation{Namespace: namespace, Name: name, UID: pod.UID, QoS: pod.QoS.String(), Mode: v.Policy.Mode}
 	group := v.Tree.Pods[pod.UID]
 	for _, s := range v.Files(func(dir string) bool {
@@ -86,7 +101,7 @@ func (v view) explain(namespace, name string) (Explanation, bool) {
 			e.Notices = append(e.Notices, n.Reason.String())
 		}
 	}
-	return e, true
+	return e, nil
 }
 
 // hint describes what came of the hint of a pod with its own CPUs.
@@ -175,57 +190,37 @@ func Handler(loop Loop, runDir string) http.Handler {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
 	})
-	mux.HandleFunc("GET /explain", func(w http.ResponseWriter, r *http.Request) {
-		namespace, name := r.FormValue("namespace"), r.FormValue("pod")
-		var e Explanation
-		var found bool
-		if err := loop(r.Context(), func(v *loopview.View) { e, found = view{v}.explain(namespace, name) }); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
+	mux.HandleFunc("GET /explain", about(loop, func(v view, asked url.Values) (any, error) {
+		return v.explain(asked.Get("namespace"), asked.Get("pod"))
+	}))
+	mux.HandleFunc("GET /node", about(loop, func(v view, _ url.Values) (any, error) { return v.explainNode(), nil }))
+	mux.HandleFunc("GET /pods", about(loop, func(v view, _ url.Values) (any, error) { return v.pods(), nil }))
+	mux.HandleFunc("GET /cpus", about(loop, func(v view, asked url.Values) (any, error) {
+		if plan := asked.Get("plan"); plan != "" {
+			return v.planCPUs(plan)
 		}
-		if !found {
-			http.Error(w, fmt.Sprintf("this node has no pod %s in namespace %s", name, namespace), http.StatusNotFound)
-			return
-		}
-		reply(w, e)
-	})
-	mux.HandleFunc("GET /node", about(loop, func(v view) any { return v.explainNode() }))
-	mux.HandleFunc("GET /pods", about(loop, func(v view) any { return v.pods() }))
-	mux.HandleFunc("GET /cpus", func(w http.ResponseWriter, r *http.Request) {
-		plan := r.URL.Query().Get("plan") // not by FormValue on the loop: that may wait for a client's body
-		var answer any
-		var notFound string
-		var failed error
-		if err := loop(r.Context(),
-			func(v *loopview.View) { answer, notFound, failed = view{v}.answerCPUs(plan) }); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		switch {
-		case failed != nil:
-			http.Error(w, failed.Error(), http.StatusBadRequest)
-		case notFound != "":
-			http.Error(w, notFound, http.StatusNotFound)
-		default:
-			reply(w, answer)
-		}
-	})
+		return v.cpuMap()
+	}))
 	return mux
 }
 
-// about answers from the view of the loop.
-func about(loop Loop, f func(v view) any) http.HandlerFunc {
+// about answers from the view of the loop. f gets what the client asks for.
+func about(loop Loop, f func(v view, asked url.Values) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		asked := r.URL.Query() // not by FormValue on the loop: that may wait for a client's body
 		var answer any
-		if err := loop(r.Context(), func(v *loopview.View) { answer = f(view{v}) }); err != nil {
+		var failed error
+		err := loop(r.Context(), func(v *loopview.View) { answer, failed = f(view{v}, asked) })
+		switch {
+		case err != nil:
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
+		case errors.As(failed, &noPod{}):
+			http.Error(w, failed.Error(), http.StatusNotFound)
+		case failed != nil:
+			http.Error(w, failed.Error(), http.StatusBadRequest)
+		default:
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(answer) // the client went away
 		}
-		reply(w, answer)
 	}
-}
-
-func reply(w http.ResponseWriter, value any) {
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(value) // the client went away
 }

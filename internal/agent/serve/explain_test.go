@@ -1,6 +1,10 @@
 package serve
 
 import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -68,5 +72,42 @@ func TestPods(t *testing.T) {
 	}
 	if d := fixture.Diff(want, v.pods()); d != "" {
 		t.Error(d)
+	}
+}
+
+// TestHandler checks with which status each request is answered.
+func TestHandler(t *testing.T) {
+	pod := fixture.Pod("web", model.Guaranteed)
+	pod.Namespace, pod.Name = "shop", "web-0"
+	v := loopview.View{
+		Found: true, Pods: []*model.Pod{pod}, Plan: &model.Plan{},
+		Files:    func(func(dir string) bool) []model.FileStatus { return nil },
+		Topology: func() (*model.Topology, error) { return nil, errors.New("no topology") },
+	}
+	var stands error
+	handler := Handler(func(_ context.Context, f func(*loopview.View)) error {
+		f(&v)
+		return stands
+	}, t.TempDir())
+	expect := func(path string, status int, text string) {
+		t.Helper()
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+		if answer.Code != status || !strings.Contains(answer.Body.String(), text) {
+			t.Errorf("%s: %d, %s", path, answer.Code, answer.Body)
+		}
+	}
+	expect("/explain?namespace=shop&pod=web-0", http.StatusOK, `"Name":"web-0"`)
+	expect("/explain?namespace=shop&pod=web-1", http.StatusNotFound, "this node has no pod web-1 in namespace shop")
+	expect("/node", http.StatusOK, "{")
+	expect("/pods", http.StatusOK, "null")
+	expect("/cpus", http.StatusBadRequest, "no topology")
+	expect("/cpus?plan=shop/web-0=none", http.StatusBadRequest, "no topology")
+	expect("/cpus?plan=shop/web-1=none", http.StatusNotFound, "this node has no pod web-1 in namespace shop")
+	expect("/cpus?plan=shop", http.StatusBadRequest, "write NAMESPACE/POD=MODE")
+	expect("/journal", http.StatusServiceUnavailable, "reading the journal")
+	stands = errors.New("the loop stands still")
+	for _, path := range []string{"/explain", "/node", "/pods", "/cpus"} {
+		expect(path, http.StatusServiceUnavailable, "the loop stands still")
 	}
 }

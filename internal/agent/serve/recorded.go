@@ -10,9 +10,9 @@ import (
 
 // RecordedPod explains a pod by a recorded round; false if the round has no such pod.
 func RecordedPod(r *node.Round, namespace, name string) (Explanation, bool) {
-	e, found := recorded(r).explain(namespace, name)
+	e, err := recorded(r).explain(namespace, name)
 	e.At = r.Node.Now
-	return e, found
+	return e, err == nil
 }
 
 // RecordedNode explains a node by a recorded round.
