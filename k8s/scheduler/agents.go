@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -64,16 +65,18 @@ func (a *agents) see(p *corev1.Pod, now time.Duration) bool {
 
 // keep forgets nodes that are gone.
 func (a *agents) keep(nodes []*corev1.Node) {
-	if len(a.last) == 0 {
-		return
+	if len(a.last) > 0 {
+		keepNodes(a.last, nodes)
 	}
-	last := make(map[string]time.Duration, len(a.last))
+}
+
+// keepNodes deletes what a map has of nodes that are gone.
+func keepNodes[T any](all map[string]T, nodes []*corev1.Node) {
+	names := make(map[string]bool, len(nodes))
 	for _, n := range nodes {
-		if at, known := a.last[n.Name]; known {
-			last[n.Name] = at
-		}
+		names[n.Name] = true
 	}
-	a.last = last
+	maps.DeleteFunc(all, func(name string, _ T) bool { return !names[name] })
 }
 
 // drop forgets an agent's pod.

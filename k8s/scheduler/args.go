@@ -117,12 +117,7 @@ func (r *reader) percent(name string, value *int64, least, most int64, into *int
 	}
 }
 
-func (r *reader) err() error {
-	if err := r.wrong.ToAggregate(); err != nil {
-		return err
-	}
-	return nil
-}
+func (r *reader) err() error { return r.wrong.ToAggregate() }
 
 func (a *WeightSpreadArgs) settings() (place.Settings, error) {
 	s, r := place.DefaultSettings(), reader{plugin: WeightSpreadName}

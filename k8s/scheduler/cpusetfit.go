@@ -240,29 +240,16 @@ func (v *view) current(name string, r *report, at time.Duration, s *place.Settin
 	return report
 }
 
-// roomOf returns the room of a node and the CPUs that are promised there. The lock is held.
-func (v *view) roomOf(name string) (*model.CPURoom, model.CPUSet) {
-	r := v.reports[name]
-	if r == nil {
-		return nil, model.CPUSet{}
-	}
-	return r.room, v.ledger.Promised(name)
-}
-
 // promise chooses CPUs for a pod on a node, as the agent would, and promises them. It reports whether the node has
 // enough. A node that names no CPUs gets no promise.
 func (v *view) promise(name string, p *corev1.Pod, ask *node.Ask, s *place.Settings) bool {
-	_, zones, _ := v.cpusOf(name, s)
-	if zones == nil {
-		return true
-	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	room, promised := v.roomOf(name)
-	if room == nil {
+	r := v.reports[name]
+	if _, zones, _ := v.cpusLocked(name, r, s); zones == nil {
 		return true
 	}
-	all, ok := choose(room.Topology, room.Free.Minus(promised), ask)
+	all, ok := choose(r.room.Topology, r.room.Free.Minus(v.ledger.Promised(name)), ask)
 	if !ok {
 		return false
 	}

@@ -95,7 +95,7 @@ func (l *loads) refresh(v *view, s *place.Settings) {
 			l.nodes[name] = n
 		}
 		*n = load{}
-		v.lookLocked(name, &n.node, &n.report, s)
+		v.look(name, &n.node, &n.report, s)
 		n.since = now - n.report.Age
 		n.plan(now, v.ledger.Steady(name), s)
 		l.score(name, n, s)

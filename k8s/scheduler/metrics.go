@@ -1,15 +1,12 @@
 package scheduler
 
 import (
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/place"
 )
-
-var everything = labels.Everything()
 
 // The metrics stand beside those of kube-scheduler, in its registry.
 var (
@@ -48,9 +45,3 @@ func setMetrics(nodes map[place.Code]int, assumed int) {
 	}
 	assumedPods.Set(float64(assumed))
 }
-
-func countRefusal(plugin string, code place.Code) {
-	refusals.WithLabelValues(plugin, string(code)).Inc()
-}
-
-func countWoken(pods int) { wokenPods.Add(float64(pods)) }

@@ -40,12 +40,8 @@ func nodeOf(info fwk.NodeInfo, n *place.Node) {
 // soldNames returns the names of the batch and mid resources, and whether each is memory.
 func soldNames() map[corev1.ResourceName]bool {
 	names := map[corev1.ResourceName]bool{}
-	for _, tier := range []string{"batch", "mid"} {
-		for _, koordinator := range []bool{false, true} {
-			for _, memory := range []bool{false, true} {
-				names[corev1.ResourceName(v1alpha1.SlackResource(tier, memory, koordinator))] = memory
-			}
-		}
+	for _, r := range model.NodeResources() {
+		names[corev1.ResourceName(v1alpha1.SlackResource(string(r.Tier), r.Memory, r.Koordinator))] = r.Memory
 	}
 	return names
 }
@@ -67,7 +63,7 @@ func soldOn(info fwk.NodeInfo, names map[corev1.ResourceName]bool) (sum model.Am
 // refuse turns a reason into a status. With the code Unschedulable, preemption is tried: it is for reasons against
 // which removing pods helps.
 func refuse(plugin string, code fwk.Code, why place.Reason) *fwk.Status {
-	countRefusal(plugin, why.Code)
+	refusals.WithLabelValues(plugin, string(why.Code)).Inc()
 	return fwk.NewStatus(code, why.String())
 }
 

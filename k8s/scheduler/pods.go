@@ -80,10 +80,13 @@ func (v *view) seeChange(old, obj any) {
 		(bound || requests(before) == requests(p)) {
 		return
 	}
+	var helps []*corev1.Pod
 	v.mu.Lock()
-	helps := v.changedItself(p)
-	if bound {
+	switch {
+	case bound:
 		helps = v.helpedByWeight(before, p)
+	case v.waiting[string(p.UID)] != nil: // it may ask for less now
+		helps = append(helps, p)
 	}
 	v.mu.Unlock()
 	v.wake(helps)
@@ -155,16 +158,8 @@ func sold(p *corev1.Pod) (batch, mid model.Amount) {
 	if !requestSold(p.Spec.Containers) && !requestSold(p.Spec.InitContainers) { // most pods
 		return batch, mid
 	}
-	list := resource.PodRequests(p, resource.PodResourcesOptions{})
-	of := func(tier string) (a model.Amount) {
-		for _, koordinator := range []bool{false, true} {
-			cpu := list[corev1.ResourceName(v1alpha1.SlackResource(tier, false, koordinator))]
-			memory := list[corev1.ResourceName(v1alpha1.SlackResource(tier, true, koordinator))]
-			a = a.Plus(model.Amount{CPU: cpu.Value(), Memory: memory.Value()})
-		}
-		return a
-	}
-	return of("batch"), of("mid")
+	batch, mid, _ = kube.Sold(resource.PodRequests(p, resource.PodResourcesOptions{}))
+	return batch, mid
 }
 
 // requestSold reports whether any of the containers may request batch or mid resources.

@@ -119,16 +119,13 @@ func (v *view) seePolicy(u *unstructured.Unstructured) {
 		return
 	}
 	var o v1alpha1.ColocationPolicy
-	if runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &o) != nil {
-		v.losePolicy(u.GetName())
-		return
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &o) == nil {
+		if p, err := kube.Policy(&o); err == nil {
+			v.setPolicy(p.Name, &p.Policy)
+			return
+		}
 	}
-	p, err := kube.Policy(&o)
-	if err != nil {
-		v.losePolicy(u.GetName())
-		return
-	}
-	v.setPolicy(p.Name, &p.Policy)
+	v.losePolicy(u.GetName())
 }
 
 func (v *view) losePolicy(name string) {

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
@@ -201,18 +202,11 @@ func (v *view) custom(
 	return listed
 }
 
-// look fills in what is known of a node. report is where its report goes.
-func (v *view) look(name string, n *place.Node, report *place.Report, s *place.Settings) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.lookLocked(name, n, report, s)
-}
-
 // fading is the step in which estimates fade, so that they need not be summed up for each pod.
 const fading = 5 * time.Second
 
-// lookLocked is look while the lock is held.
-func (v *view) lookLocked(name string, n *place.Node, report *place.Report, s *place.Settings) {
+// look fills in what is known of a node. report is where its report goes. The lock is held.
+func (v *view) look(name string, n *place.Node, report *place.Report, s *place.Settings) {
 	now := v.now()
 	n.Agent = v.agents.of(name, now)
 	n.Assumed = v.ledger.Load(name, now.Truncate(fading), s)
@@ -260,7 +254,7 @@ func (v *view) tend(ctx context.Context) {
 
 // count sets the metrics, prunes the ledger, and wakes the pods that are helped by time alone.
 func (v *view) count() {
-	nodes, err := v.nodes.List(everything)
+	nodes, err := v.nodes.List(labels.Everything())
 	if err != nil {
 		return // a lister of an informer has no errors
 	}
@@ -271,7 +265,9 @@ func (v *view) count() {
 	for _, node := range nodes {
 		var n place.Node
 		var r place.Report
+		v.mu.Lock()
 		v.look(node.Name, &n, &r, &s)
+		v.mu.Unlock()
 		_, why := n.Trusted(&s)
 		counts[why.Code]++
 	}

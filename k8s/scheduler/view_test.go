@@ -36,6 +36,8 @@ func lookup(v *view, name string) (place.Node, *place.Report) {
 	var n place.Node
 	r := &place.Report{}
 	s := place.DefaultSettings()
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	v.look(name, &n, r, &s)
 	return n, r
 }

@@ -145,15 +145,6 @@ func (v *view) helpedByPolicy(old, now *model.Policy) []*corev1.Pod {
 	})
 }
 
-// changedItself returns a pod whose annotations or labels changed, if it waits: it may ask for less now. The lock is
-// held.
-func (v *view) changedItself(now *corev1.Pod) []*corev1.Pod {
-	if v.waiting[string(now.UID)] == nil {
-		return nil
-	}
-	return []*corev1.Pod{now}
-}
-
 // helpedByWeight returns the pods that may be helped because a pod with a node has another weight. The lock is held.
 func (v *view) helpedByWeight(old, now *corev1.Pod) []*corev1.Pod {
 	policy := v.policyFor(v.reports[now.Spec.NodeName])
@@ -219,6 +210,6 @@ func (v *view) wake(pods []*corev1.Pod) {
 	for _, p := range pods {
 		byName[p.Namespace+"/"+p.Name] = p
 	}
-	countWoken(len(byName))
+	wokenPods.Add(float64(len(byName)))
 	v.activator.Activate(v.log, byName)
 }

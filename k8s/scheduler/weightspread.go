@@ -326,15 +326,7 @@ func (n *nodeWeights) pods(v *view, info fwk.NodeInfo) []place.Weight {
 
 // keep drops the weights of nodes that are gone.
 func (c *weightCache) keep(nodes []*corev1.Node) {
-	stay := make(map[string]bool, len(nodes))
-	for _, n := range nodes {
-		stay[n.Name] = true
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for name := range c.nodes {
-		if !stay[name] {
-			delete(c.nodes, name)
-		}
-	}
+	keepNodes(c.nodes, nodes)
 }
