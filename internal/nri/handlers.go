@@ -56,10 +56,8 @@ func (s *session) onSynchronize(q *api.SynchronizeRequest) *api.SynchronizeRespo
 	s.client.connected.Store(true)
 	s.client.report(AboutConnection, nil)
 	for _, c := range containers {
-		if c.GetState() != api.ContainerState_CONTAINER_STOPPED {
-			if s.client.cfg.Runs != nil {
-				s.client.cfg.Runs(container(pods[c.GetPodSandboxId()], c))
-			}
+		if s.client.cfg.Runs != nil && c.GetState() != api.ContainerState_CONTAINER_STOPPED {
+			s.client.cfg.Runs(container(pods[c.GetPodSandboxId()], c))
 		}
 	}
 	return &api.SynchronizeResponse{}

@@ -14,8 +14,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
@@ -180,7 +180,7 @@ func (o *Options) check() error {
 	case o.Scheduler != Stock && o.Scheduler != Waterline:
 		return fmt.Errorf("scheduler %q: there are %s and %s", o.Scheduler, Stock, Waterline)
 	}
-	for g := range o.grids() {
+	for _, g := range o.grids() {
 		if len(g.Days) == 0 {
 			return fmt.Errorf("%s has no whole day", g.Name)
 		}
@@ -189,25 +189,17 @@ func (o *Options) check() error {
 }
 
 // grids are all recorded uses.
-func (o *Options) grids() iter.Seq[*trace.Grid] {
-	return func(yield func(*trace.Grid) bool) {
-		for i := range o.Use {
-			if !yield(&o.Use[i]) {
-				return
-			}
-		}
-		for i := range o.Services {
-			if s := &o.Services[i]; !yield(&s.Use) || s.Memory != nil && !yield(s.Memory) {
-				return
-			}
-		}
-		for i := range o.Machines {
-			m := &o.Machines[i]
-			if m.System != nil && !yield(m.System) || m.SystemMemory != nil && !yield(m.SystemMemory) {
-				return
-			}
-		}
+func (o *Options) grids() (all []*trace.Grid) {
+	for i := range o.Use {
+		all = append(all, &o.Use[i])
 	}
+	for i := range o.Services {
+		all = append(all, &o.Services[i].Use, o.Services[i].Memory)
+	}
+	for i := range o.Machines {
+		all = append(all, o.Machines[i].System, o.Machines[i].SystemMemory)
+	}
+	return slices.DeleteFunc(all, func(g *trace.Grid) bool { return g == nil })
 }
 
 func share(v float64) bool { return v >= 0 && v <= 1 && !math.IsNaN(v) }
@@ -232,7 +224,7 @@ func (o *Options) capacity() (all model.Amount, largest int64) {
 // step returns the time for which the use of all online pods stays the same.
 func (o *Options) step() time.Duration {
 	step := int64(trace.Step)
-	for g := range o.grids() {
+	for _, g := range o.grids() {
 		step = min(step, g.Step)
 	}
 	return time.Duration(step) * time.Second

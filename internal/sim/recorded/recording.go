@@ -7,6 +7,7 @@ package recorded
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
@@ -135,13 +136,17 @@ func (r *Recording) check() error {
 	if r.Days < 1 || r.Days > MaxDays || len(r.Nodes) == 0 || !r.Begin.Equal(r.Begin.Truncate(day)) {
 		return fmt.Errorf("a recording of %d nodes and %d days from %s is none", len(r.Nodes), r.Days, r.Begin)
 	}
-	series := func(name string, values []int32, step time.Duration) error {
-		if want := r.Days * int(day/step); len(values) != want {
-			return fmt.Errorf("%s has %d values, not %d", name, len(values), want)
-		}
-		for i, v := range values {
-			if v < missing {
-				return fmt.Errorf("value %d of %s is %d", i+1, name, v)
+	series := func(of string, cpu, memory []int32) error {
+		for _, s := range []struct {
+			name   string
+			values []int32
+			step   time.Duration
+		}{{"the CPU of " + of, cpu, step}, {"the memory of " + of, memory, memoryStep}} {
+			if want := r.Days * int(day/s.step); len(s.values) != want {
+				return fmt.Errorf("%s has %d values, not %d", s.name, len(s.values), want)
+			}
+			if i := slices.IndexFunc(s.values, func(v int32) bool { return v < missing }); i >= 0 {
+				return fmt.Errorf("value %d of %s is %d", i+1, s.name, s.values[i])
 			}
 		}
 		return nil
@@ -152,10 +157,7 @@ func (r *Recording) check() error {
 			n.Pinned.CPU < 0 || n.Pinned.Memory < 0 {
 			return fmt.Errorf("node %s has %d milli-cores and %d bytes", n.Name, n.Capacity.CPU, n.Capacity.Memory)
 		}
-		if err := series("the CPU of node "+n.Name, n.CPU, step); err != nil {
-			return err
-		}
-		if err := series("the memory of node "+n.Name, n.Memory, memoryStep); err != nil {
+		if err := series("node "+n.Name, n.CPU, n.Memory); err != nil {
 			return err
 		}
 	}
@@ -164,10 +166,7 @@ func (r *Recording) check() error {
 		if p.Request.CPU < 0 || p.Request.Memory < 0 || p.Limit < 0 {
 			return fmt.Errorf("pod %s requests %d milli-cores and %d bytes", p.Name, p.Request.CPU, p.Request.Memory)
 		}
-		if err := series("the CPU of pod "+p.Name, p.CPU, step); err != nil {
-			return err
-		}
-		if err := series("the memory of pod "+p.Name, p.Memory, memoryStep); err != nil {
+		if err := series("pod "+p.Name, p.CPU, p.Memory); err != nil {
 			return err
 		}
 	}
