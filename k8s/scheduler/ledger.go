@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -81,23 +82,15 @@ func givesWeights(p *model.Policy) bool {
 // mayWantCPUs reports whether a pod may want CPUs of its own: by an annotation, by its class, or by a policy that gives
 // CPUs to pods. It is a quick test that most pods do not pass.
 func (v *view) mayWantCPUs(p *corev1.Pod) bool {
-	for _, key := range []string{v1alpha1.AnnotationCPUManager, v1alpha1.AnnotationCPUManagerAlias} {
-		if p.Annotations[key] != "" {
-			return true
-		}
-	}
-	for _, key := range []string{v1alpha1.LabelQoS, v1alpha1.LabelQoSAlias} {
-		if p.Labels[key] != "" {
-			return true
-		}
+	if cmp.Or(p.Annotations[v1alpha1.AnnotationCPUManager], p.Annotations[v1alpha1.AnnotationCPUManagerAlias],
+		p.Labels[v1alpha1.LabelQoS], p.Labels[v1alpha1.LabelQoSAlias]) != "" {
+		return true
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, policy := range v.policies {
-		for i := range policy.Pods {
-			if policy.Pods[i].CPUs != "" {
-				return true
-			}
+		if slices.ContainsFunc(policy.Pods, func(r model.PodRule) bool { return r.CPUs != "" }) {
+			return true
 		}
 	}
 	return false

@@ -66,10 +66,5 @@ func coreGroups(cpus []model.CPU) []string {
 
 // follows reports whether a core can be in one group with the core before it.
 func follows(before, threads []int) bool {
-	for k := range threads {
-		if len(before) != len(threads) || before[k] > threads[k] {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(before, threads, func(a, b int) bool { return a <= b })
 }

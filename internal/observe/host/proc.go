@@ -33,9 +33,7 @@ func ParseStat(content []byte) (ProcStat, error) {
 	const tick = 10 * time.Millisecond // USER_HZ is 100 wherever Kubernetes runs
 	var s ProcStat
 	found := 0
-	for rest := content; len(rest) > 0; {
-		var line []byte
-		line, rest, _ = bytes.Cut(rest, []byte("\n"))
+	for line := range bytes.SplitSeq(content, []byte("\n")) {
 		cpu, isCPU := bytes.CutPrefix(line, []byte("cpu"))
 		running, isRunning := bytes.CutPrefix(line, []byte("procs_running "))
 		switch {
@@ -114,9 +112,7 @@ func ParseMeminfo(content []byte) (Meminfo, error) {
 // A long file can be passed in pieces.
 func SumLowWatermarks(lines []byte) (int64, error) {
 	var sum int64
-	for len(lines) > 0 {
-		var line []byte
-		line, lines, _ = bytes.Cut(lines, []byte("\n"))
+	for line := range bytes.SplitSeq(lines, []byte("\n")) {
 		value, isLow := bytes.CutPrefix(bytes.TrimLeft(line, " "), []byte("low "))
 		if !isLow {
 			continue

@@ -144,12 +144,10 @@ func (s *simulation) each(do func(t *count, n *member)) {
 }
 
 func (s *simulation) collect(i int, n *member) {
-	for range n.ended {
+	for _, t := range n.ended {
 		s.schedule.nodes[i].Sold = minus(s.schedule.nodes[i].Sold, s.o.Batch)
 		s.schedule.nodes[i].Requested = minus(s.schedule.nodes[i].Requested, unset)
-	}
-	if s.now > 0 {
-		for _, t := range n.ended {
+		if s.now > 0 {
 			s.count.goodput += t.Work
 			s.count.ended++
 		}

@@ -374,9 +374,7 @@ func (p *Pod) fill() {
 				end++
 			}
 			if end-i > s.most {
-				for k := i; k < end; k++ {
-					s.values[k] = 0
-				}
+				clear(s.values[i:end])
 			}
 			i = max(end, i+1)
 		}
