@@ -31,10 +31,11 @@ func NewReports(client *rest.RESTClient, nodeName string) *Reports {
 // conditions alone, which are the manager's.
 func (r *Reports) Write(ctx context.Context, uid string, report model.Report) error {
 	status := map[string]any{
-		"policy": report.Policy, "policyGeneration": report.Generation, "mode": report.Mode, "selling": orNull(report.Selling),
-		"unsupported": report.Unsupported, "faults": shortened(report.Faults), "cpu": nil, "memory": nil,
-		"pressure": nil, "cpuSets": nil, "hot": orNull(report.Hot), "harmSignal": orNull(report.Harm), "eviction": nil,
-		"unrestored": orNull(report.Unrestored), "throttledCPU": nil, "starved": shortened(report.Starved),
+		"policy": report.Policy, "policyGeneration": report.Generation, "mode": report.Mode,
+		"selling": orNull(report.Selling), "unsupported": report.Unsupported, "faults": shortened(report.Faults),
+		"cpu": nil, "memory": nil, "pressure": nil, "cpuSets": nil, "hot": orNull(report.Hot),
+		"harmSignal": orNull(report.Harm), "eviction": nil, "unrestored": orNull(report.Unrestored),
+		"throttledCPU": nil, "starved": shortened(report.Starved),
 		"changed": time.Now().UTC().Format(time.RFC3339),
 	}
 	if e := report.Evict; e != nil {

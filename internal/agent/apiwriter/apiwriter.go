@@ -20,8 +20,8 @@ type Config struct {
 	Report func(ctx context.Context, uid string, r model.Report) error
 }
 
-// Writer carries out decisions about the API. Of the offer and of the report, at most one write each is under way: plans
-// decide when, and the outcome is part of the next round's input.
+// Writer carries out decisions about the API. Of the offer and of the report, at most one write each is under way.
+// Plans decide when, and the outcome is part of the next round's input.
 type Writer struct {
 	notices    *notices
 	conditions *conditions

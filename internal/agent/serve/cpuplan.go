@@ -49,8 +49,8 @@ func (v view) cpusOr(t *model.Topology) *model.CPUPlan {
 	return &model.CPUPlan{Shared: t.Online()}
 }
 
-// planCPUs returns the moves if a pod had another mode, as a [CPURequest] says. It changes nothing. The error is a noPod
-// if the node has no such pod.
+// planCPUs returns the moves if a pod had another mode, as a [CPURequest] says. It changes nothing. The error is a
+// noPod if the node has no such pod.
 func (v view) planCPUs(request string) (CPUPlan, error) {
 	r, err := ParseCPURequest(request)
 	if err != nil {

@@ -25,8 +25,8 @@ func slackName(r model.NodeResource) corev1.ResourceName {
 	return corev1.ResourceName(v1alpha1.SlackResource(string(r.Tier), r.Memory, r.Koordinator))
 }
 
-// Sold returns the amounts of each tier in a list of requests, under either name, and whether any has Koordinator's name.
-// CPU counts in thousandths.
+// Sold returns the amounts of each tier in a list of requests, under either name, and whether any has Koordinator's
+// name. CPU counts in thousandths.
 func Sold(requests corev1.ResourceList) (batch, mid model.Amount, koordinator bool) {
 	for _, r := range model.NodeResources() {
 		amount, tier := whole(requests, slackName(r)), &batch
