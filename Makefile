@@ -235,7 +235,7 @@ vmnode: bed-runc ## build the root file system of the node in a virtual machine 
 test-node-v2: e2e-test vmnode previous ## level 5b: pods on a real node with cgroup v2 and systemd, in a virtual machine (root)
 	$(E2E) $(V) -test.timeout=90m -test.run=TestNode -on=vm
 
-YARN_TEST := cd test/yarn && WATERLINE_BIN=$(CURDIR)/$(BIN) $(CURDIR)/$(OUT)/test/yarn.test -test.timeout=30m
+YARN_TEST := cd test/yarn && WATERLINE_BIN=$(CURDIR)/$(BIN) $(CURDIR)/$(OUT)/test/yarn.test -test.timeout=1h
 
 yarn-bed: ## build the test bed's YARN: Hadoop through Maven, half a minute on a new machine
 	@mkdir -p $(BIN) $(OUT)/test
