@@ -221,14 +221,13 @@ func (b *bundle) logs(ctx context.Context, a *apis, nodes []string) {
 		b.lacks("logs", err)
 		return
 	}
-	for i := range pods.Items {
-		p := &pods.Items[i]
+	for _, p := range pods.Items {
 		if app := p.Labels[appLabel]; app == agentName && !slices.Contains(nodes, p.Spec.NodeName) {
 			continue
 		}
 		for _, c := range p.Spec.Containers {
 			for _, previous := range []bool{true, false} {
-				b.log(ctx, a, p, c.Name, previous)
+				b.log(ctx, a, &p, c.Name, previous)
 			}
 		}
 	}

@@ -56,13 +56,8 @@ func convertCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "convert",
 		Short: "Turn the configuration of Koordinator, Crane or cpu-share-syncer into policies",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("%q cannot be converted; there are koordinator, crane and cpu-share-syncer", args[0])}
-			}
-			return nil
-		},
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		Args:  refusing("%q cannot be converted; there are koordinator, crane and cpu-share-syncer"),
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	for _, s := range systems() {
 		c.AddCommand(s.command())

@@ -166,8 +166,7 @@ func (v *cpuView) printRows(out io.Writer, paint func(byte) string) {
 		return
 	}
 	domain, cores, cpus, marks := len("CACHE"), len("CORES"), len("CPUS"), len("POOL") // widths
-	for i := range v.rows {
-		r := &v.rows[i]
+	for _, r := range v.rows {
 		domain, cores = max(domain, len(r.domain())), max(cores, len(r.coreNames()))
 		cpus, marks = max(cpus, len(short(r.cpus))), max(marks, len(r.marks))
 	}

@@ -33,20 +33,18 @@ With --plan, show only the containers that would move. Nothing moves. The exit c
 		Example: `  waterline cpus --node worker-3
   waterline cpus --plan shop/web-0=exclusive             (on the node of that pod)
   waterline cpus --agent 127.0.0.1:9465                  (without a cluster)`,
-		Args: func(_ *cobra.Command, args []string) error {
+		Args: func(_ *cobra.Command, args []string) (err error) {
 			switch {
 			case len(args) > 0:
-				return usageError{fmt.Errorf("cpus takes no arguments, but got %q; a node is named with --node", args[0])}
+				err = fmt.Errorf("cpus takes no arguments, but got %q; a node is named with --node", args[0])
 			case node != "" && address != "":
-				return usageError{errors.New("use either --agent or --node, not both")}
-			case plan == "":
-				return nil
+				err = errors.New("use either --agent or --node, not both")
+			case plan != "":
+				if request, err = serve.ParseCPURequest(plan); err != nil {
+					err = fmt.Errorf("--plan %w", err)
+				}
 			}
-			var err error
-			if request, err = serve.ParseCPURequest(plan); err != nil {
-				return usageError{fmt.Errorf("--plan %w", err)}
-			}
-			return nil
+			return usageError(err)
 		},
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
@@ -107,7 +105,7 @@ func onlyNode(nodes []string, namespace string) (string, error) {
 	case 1:
 		return nodes[0], nil
 	}
-	return "", usageError{fmt.Errorf("name a node with --node: there are %s", first(nodes, 5))}
+	return "", usageError(fmt.Errorf("name a node with --node: there are %s", first(nodes, 5)))
 }
 
 // showCPUPlan shows an agent's answer to a plan request. The error is the refusal of the pod.
@@ -125,13 +123,12 @@ func showCPUPlan(ctx context.Context, out io.Writer, address string, request ser
 }
 
 func printCPUPlan(out io.Writer, p *serve.CPUPlan, r serve.CPURequest) error {
+	fmt.Fprintf(out, "With mode %s for pod %s/%s, ", r.Mode, r.Namespace, r.Name)
 	if len(p.Moves) == 0 {
-		_, err := fmt.Fprintf(out, "With mode %[3]s for pod %[1]s/%[2]s, no container would move.\n", r.Namespace, r.Name,
-			r.Mode)
+		_, err := fmt.Fprintln(out, "no container would move.")
 		return err
 	}
-	fmt.Fprintf(out, "With mode %[3]s for pod %[1]s/%[2]s, %[4]s would move:\n\n", r.Namespace, r.Name, r.Mode,
-		count(len(p.Moves), "container"))
+	fmt.Fprintf(out, "%s would move:\n\n", count(len(p.Moves), "container"))
 	return table(out, "POD\tCONTAINER\tFROM\tTO\tWHY", p.Moves, func(m *serve.CPUMove) string {
 		return fmt.Sprintf("%s/%s\t%s\t%s\t→ %s\t%s", m.Namespace, m.Name, m.Container, cpuList(m.From), cpuList(m.To), m.Why)
 	})

@@ -49,8 +49,8 @@ only, and the token does not reach the browser. Where it has a client certificat
 func runDashboard(c *cobra.Command, a *apis, address string) error {
 	host, _, err := net.SplitHostPort(address)
 	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
-		return usageError{fmt.Errorf("--address %q is not a loopback address with a port, such as 127.0.0.1:8765: whoever "+
-			"reaches it could see what you may", address)}
+		return usageError(fmt.Errorf("--address %q is not a loopback address with a port, such as 127.0.0.1:8765: whoever "+
+			"reaches it could see what you may", address))
 	}
 	pod, err := servingManager(c.Context(), a)
 	if err != nil {
@@ -98,9 +98,8 @@ func servingManager(ctx context.Context, a *apis) (string, error) {
 		return "", fmt.Errorf("looking up the manager: %w", err)
 	}
 	ready := false
-	for i := range list.Items {
-		p := &list.Items[i]
-		if !kube.Ready(p) {
+	for _, p := range list.Items {
+		if !kube.Ready(&p) {
 			continue
 		}
 		ready = true

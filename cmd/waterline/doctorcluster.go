@@ -97,9 +97,8 @@ const oldestMinor, newestMinor, oldestKernel = 32, 36, "4.19"
 // versions checks what nodes run, alike nodes together.
 func (d *doctor) versions(nodes []corev1.Node) {
 	strange := map[string][]string{}
-	for i := range nodes {
-		n := &nodes[i]
-		if policyNode(n).OptedOut != "" {
+	for _, n := range nodes {
+		if policyNode(&n).OptedOut != "" {
 			continue
 		}
 		for _, what := range strangeVersions(&n.Status.NodeInfo) {
@@ -144,9 +143,8 @@ func (d *doctor) daemonSets(ctx context.Context, a *apis) error {
 		return err
 	}
 	found := false
-	for i := range all.Items {
-		s := &all.Items[i]
-		name := rival(s)
+	for _, s := range all.Items {
+		name := rival(&s)
 		if name == "" || s.Status.DesiredNumberScheduled == 0 {
 			continue
 		}
@@ -180,9 +178,8 @@ func rival(s *appsv1.DaemonSet) string {
 // fought asks agents what fails, and which files another program fights over.
 func (d *doctor) fought(ctx context.Context, a *apis, pods []corev1.Pod, most int) {
 	asked, peace := 0, true
-	for i := range pods {
-		p := &pods[i]
-		if asked == most || p.Labels[appLabel] != agentName || !kube.Ready(p) {
+	for _, p := range pods {
+		if asked == most || p.Labels[appLabel] != agentName || !kube.Ready(&p) {
 			continue
 		}
 		asked++
@@ -301,16 +298,14 @@ func findObstacles(ctx context.Context, client rest.Interface) ([]obstacle, erro
 		}
 	}
 	var all []obstacle
-	for i := range limits.Items {
-		l := &limits.Items[i]
-		if found := admit.LimitRangeObstacles(l); len(found) > 0 {
+	for _, l := range limits.Items {
+		if found := admit.LimitRangeObstacles(&l); len(found) > 0 {
 			all = append(all, obstacle{l.Namespace, fmt.Sprintf("LimitRange %s has %s", l.Name, strings.Join(found, ", ")),
 				"take bounds and ratios of cpu and memory out of it; defaults may stay"})
 		}
 	}
-	for i := range quotas.Items {
-		q := &quotas.Items[i]
-		if found := admit.QuotaObstacles(q); len(found) > 0 {
+	for _, q := range quotas.Items {
+		if found := admit.QuotaObstacles(&q); len(found) > 0 {
 			all = append(all, obstacle{q.Namespace, fmt.Sprintf("ResourceQuota %s counts %s", q.Name, strings.Join(found, ", ")),
 				"leave them out by its scopeSelector, PriorityClass NotIn " + strings.Join(admit.BatchClasses(), ", ")})
 		}

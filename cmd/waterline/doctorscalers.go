@@ -50,9 +50,8 @@ func (d *doctor) horizontal(ctx context.Context, batch *batchOwners) error {
 		return err
 	}
 	failing := false
-	for i := range all.Items {
-		s := &all.Items[i]
-		percent, amount := resourceMetrics(s)
+	for _, s := range all.Items {
+		percent, amount := resourceMetrics(&s)
 		if percent == "" && amount == "" {
 			continue
 		}
@@ -106,8 +105,7 @@ func (d *doctor) vertical(ctx context.Context, batch *batchOwners) error {
 		return err
 	}
 	evicting := false
-	for i := range all.Items {
-		v := &all.Items[i]
+	for _, v := range all.Items {
 		mode := cmp.Or(v.Spec.UpdatePolicy.UpdateMode, "Auto")
 		if mode != "Auto" && mode != "Recreate" && mode != "InPlaceOrRecreate" {
 			continue
@@ -165,13 +163,12 @@ func batchPods(ctx context.Context, client rest.Interface, namespace string) (ma
 		if err != nil {
 			return nil, fmt.Errorf("listing pods in namespace %s: %w", namespace, err)
 		}
-		for i := range pods.Items {
-			p := &pods.Items[i]
-			if admit.RequestsNative(p) {
+		for _, p := range pods.Items {
+			if admit.RequestsNative(&p) {
 				continue
 			}
-			byOwner[kube.Owner(p)] = p.Name
-			if by := metav1.GetControllerOfNoCopy(p); by != nil { // a ReplicaSet can be scaled too
+			byOwner[kube.Owner(&p)] = p.Name
+			if by := metav1.GetControllerOfNoCopy(&p); by != nil { // a ReplicaSet can be scaled too
 				byOwner[fmt.Sprintf("%s/%s/%s", by.Kind, namespace, by.Name)] = p.Name
 			}
 		}

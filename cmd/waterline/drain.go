@@ -66,10 +66,7 @@ With --undo, it is 0 if all drains were taken back.`,
 					err = errors.New("--timeout must be positive, such as 6h")
 				}
 			}
-			if err != nil {
-				return usageError{err}
-			}
-			return nil
+			return usageError(err)
 		},
 		RunE: func(c *cobra.Command, _ []string) error {
 			s.stays = s.stays || undo

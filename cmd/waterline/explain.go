@@ -121,9 +121,8 @@ func explained(args []string) (kind, name string, err error) {
 	if slices.Contains(kinds, kind) && (name != "" || kind == "node") {
 		return kind, name, nil
 	}
-	return "", "", usageError{
-		errors.New("write waterline explain and one of: pod NAME, node [NAME], worker NAME, pool NAME, policy NAME"),
-	}
+	return "", "", usageError(errors.New(
+		"write waterline explain and one of: pod NAME, node [NAME], worker NAME, pool NAME, policy NAME"))
 }
 
 func (e *explainer) check(kind, name string) (err error) {
@@ -139,10 +138,7 @@ func (e *explainer) check(kind, name string) (err error) {
 		err = fmt.Errorf("an agent and its journal know pods and their node, and no %s: leave --agent, --journal and --at "+
 			"out", kind)
 	}
-	if err != nil {
-		return usageError{err}
-	}
-	return nil
+	return usageError(err)
 }
 
 // explain makes the answer. An error beside an answer says what is missing in it.

@@ -31,16 +31,15 @@ func whyBatch(ctx context.Context, a *apis, pod *corev1.Pod) string {
 func judgeBatch(pod *corev1.Pod, namespace *corev1.Namespace, policies []v1alpha1.ColocationPolicy) string {
 	var sources []admit.Source
 	var idle []string // policies whose rules do not count
-	for i := range policies {
-		o := &policies[i]
-		p, err := kube.Policy(o)
+	for _, o := range policies {
+		p, err := kube.Policy(&o)
 		switch {
 		case err != nil:
 			idle = append(idle, o.Name+" (its current version is invalid)")
 		case len(o.Spec.BatchPods) > 0 && p.Policy.Mode != model.ModeEnforce:
 			idle = append(idle, fmt.Sprintf("%s (mode %s)", o.Name, p.Policy.Mode))
 		default:
-			sources = append(sources, admit.Source{Policy: p, Pods: kube.BatchRules(o)})
+			sources = append(sources, admit.Source{Policy: p, Pods: kube.BatchRules(&o)})
 		}
 	}
 	_, o := admit.Compile(sources, false).Mutate(pod, namespace) // under which names slack is sold, only the agents know

@@ -128,8 +128,8 @@ func (e *explainer) byJournal(kind, name string) (answer, error) {
 	case len(found) == 0:
 		return nil, fmt.Errorf("%s has no journal; name the agent's run directory, a copy of it, or a file", e.journal)
 	case kind == "node" && len(found) > 1:
-		return nil, usageError{fmt.Errorf("%s has %d journals: name one of them, such as %s", e.journal, len(found),
-			found[0][0])}
+		return nil, usageError(fmt.Errorf("%s has %d journals: name one of them, such as %s", e.journal, len(found),
+			found[0][0]))
 	}
 	var best *record
 	for _, files := range found {

@@ -117,8 +117,7 @@ func (f *podFacts) readEvents(ctx context.Context, a *apis) {
 		f.Unknown = append(f.Unknown, fmt.Sprintf("events: %v", err))
 		return
 	}
-	for i := range all.Items {
-		o := &all.Items[i]
+	for _, o := range all.Items {
 		f.Events = append(f.Events, podEvent{
 			At: cmp.Or(o.LastTimestamp.Time, o.EventTime.Time), Reason: o.Reason,
 			From: cmp.Or(o.Source.Component, o.ReportingController), Message: o.Message, Count: o.Count,
@@ -137,8 +136,7 @@ func (f *podFacts) readEvictions(ctx context.Context, a *apis) {
 		f.Unknown = append(f.Unknown, err.Error())
 		return
 	}
-	for i := range reports.Items {
-		r := &reports.Items[i]
+	for _, r := range reports.Items {
 		if e := r.Status.Eviction; e != nil && e.Namespace == f.Namespace && e.Name == f.Name {
 			f.Evictions = append(f.Evictions, fmt.Sprintf("node %s requests its eviction: %s %s", r.Name, e.Reason, e.Message))
 		}
@@ -204,15 +202,14 @@ func printFiles(out io.Writer, e *serve.Explanation) error {
 	if len(e.Files) == 0 {
 		fmt.Fprintln(out, "Waterline sets none of its files: the pod has no weight of its own, and the kubelet's values stay")
 	}
-	for i := range e.Files {
-		f := &e.Files[i]
+	for _, f := range e.Files {
 		fmt.Fprintf(out, "\n%s\n", f.Dir)
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		fmt.Fprintf(t, "  %s\tshould be\t%s\n", f.Knob, f.Should)
-		if is := content(f, !e.At.IsZero()); is != "" {
+		if is := content(&f, !e.At.IsZero()); is != "" {
 			fmt.Fprintf(t, "\tis\t%s\n", is)
 		}
-		fmt.Fprintf(t, "\twas\t%s\n", previousOf(f))
+		fmt.Fprintf(t, "\twas\t%s\n", previousOf(&f))
 		fmt.Fprintf(t, "\twhy\t%s\n", f.Why)
 		if f.Deferred != "" {
 			fmt.Fprintf(t, "\tnot written\t%s\n", f.Deferred)

@@ -200,8 +200,7 @@ func (w *workerAnswer) print(out io.Writer) error {
 		fmt.Fprintln(out, "no container had to leave")
 	}
 	printLeavers(out, w.Records)
-	for i := range w.Gone {
-		g := &w.Gone[i]
+	for _, g := range w.Gone {
 		fmt.Fprintf(out, "\nan earlier pod, on node %s, was gone at %s", cmp.Or(g.Node, "(none)"), clock(g.At))
 		if g.Phase != "" {
 			fmt.Fprintf(out, "; before, it was %s", g.Phase+": "+g.Reason)

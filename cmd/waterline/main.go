@@ -37,17 +37,27 @@ type exitError struct {
 
 func (e exitError) Unwrap() error { return e.error }
 
-// usageError is a mistake in the command line.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
+// usageError returns an error that says that the command line is wrong; nil for nil.
+func usageError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return exitError{err, exitUsage}
+}
 
 // noArguments refuses arguments.
 func noArguments(c *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usageError{fmt.Errorf("%s takes no arguments, but got %q", c.Name(), args[0])}
+	return refusing(c.Name()+" takes no arguments, but got %q")(c, args)
+}
+
+// refusing refuses arguments by a format, in which the first one is the operand.
+func refusing(format string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usageError(fmt.Errorf(format, args[0]))
+		}
+		return nil
 	}
-	return nil
 }
 
 // parentCommand returns a command that only has others below it.
@@ -55,13 +65,7 @@ func parentCommand(name, short string, children ...*cobra.Command) *cobra.Comman
 	names := namesOf(children, func(child **cobra.Command) string { return (*child).Name() })
 	c := &cobra.Command{
 		Use: name, Short: short,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("there is no %s command %q; it has %s", name, args[0],
-					strings.Join(names, " and "))}
-			}
-			return nil
-		},
+		Args: refusing("there is no " + name + " command %q; it has " + strings.Join(names, " and ")),
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(children...)
@@ -103,12 +107,8 @@ func run() int {
 		return 0
 	}
 	fmt.Fprintln(os.Stderr, "waterline:", err)
-	var usage usageError
 	var exit exitError
-	switch {
-	case errors.As(err, &usage):
-		return exitUsage
-	case errors.As(err, &exit):
+	if errors.As(err, &exit) {
 		return exit.code
 	}
 	return exitFailed
@@ -125,15 +125,12 @@ func rootCommand(executable string) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return usageError{fmt.Errorf("unknown command %q; \"%s --help\" lists them", args[0], cmd.CommandPath())}
+			return refusing("unknown command %q; \""+cmd.CommandPath()+" --help\" lists them")(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w; see \"%s --help\"", err, cmd.CommandPath())}
+		return usageError(fmt.Errorf("%w; see \"%s --help\"", err, cmd.CommandPath()))
 	})
 	root.AddCommand(subcommands()...)
 	if filepath.Base(executable) == asPlugin {

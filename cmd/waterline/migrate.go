@@ -86,7 +86,7 @@ The exit code is 1 if something must still be changed.`,
   waterline migrate --save policies.yaml`,
 		Args: func(_ *cobra.Command, files []string) error {
 			if len(files) == 0 && write || len(files) > 0 && save != "" {
-				return usageError{errors.New("--write goes with files, and --save without")}
+				return usageError(errors.New("--write goes with files, and --save without"))
 			}
 			return nil
 		},

@@ -53,10 +53,7 @@ colocationpolicies; --execute also needs to create pods/eviction.`,
 			case s.MinAge < 0 || s.MaxAge <= 0 || wait <= 0:
 				err = errors.New("--min-age, --max-age and --timeout must be positive, such as 10m")
 			}
-			if err != nil {
-				return usageError{err}
-			}
-			return nil
+			return usageError(err)
 		},
 		RunE: func(c *cobra.Command, _ []string) error {
 			execute = execute || c.Flags().Changed("dry-run") && !dryRun

@@ -93,19 +93,18 @@ func (f *clusterFacts) input(s rebalance.Settings) rebalance.Input {
 	budgets := newBudgetIndex(f.budgets)
 	in.Budgets = budgets.all
 	where := whereCache{nodes: f.nodes, known: map[string][]string{}}
-	for i := range f.pods {
-		p := &f.pods[i]
-		pod, ok := kube.Pod(p, "")
+	for _, p := range f.pods {
+		pod, ok := kube.Pod(&p, "")
 		if !ok || pod.Ended || p.Spec.NodeName == "" {
 			continue
 		}
 		pod.NamespaceLabels = f.namespaces[p.Namespace]
 		in.Pods = append(in.Pods, rebalance.Pod{
 			UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, Owner: pod.Owner,
-			Kept: f.kept(p, pod), Online: pod.Class.Online(), Ready: kube.Ready(p), Age: f.at.Sub(pod.Created),
-			Priority: kube.Priority(p), Weight: f.weight(pod, p.Spec.NodeName),
+			Kept: f.kept(&p, pod), Online: pod.Class.Online(), Ready: kube.Ready(&p), Age: f.at.Sub(pod.Created),
+			Priority: kube.Priority(&p), Weight: f.weight(pod, p.Spec.NodeName),
 			Request: model.Amount{CPU: pod.RequestMilli, Memory: pod.MemoryRequest}, Limit: pod.LimitMilli,
-			Budget: budgets.of(p), Where: where.of(p),
+			Budget: budgets.of(&p), Where: where.of(&p),
 		})
 	}
 	return in
@@ -213,8 +212,7 @@ const overlapping = "several PodDisruptionBudgets"
 
 func newBudgetIndex(all []policyv1.PodDisruptionBudget) *budgetIndex {
 	index := &budgetIndex{selectors: map[string][]budgetSelector{}}
-	for i := range all {
-		b := &all[i]
+	for _, b := range all {
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 		if err != nil {
 			selector = labels.Everything() // in doubt it holds all pods

@@ -105,10 +105,9 @@ func (m *mover) move(ctx context.Context, move *rebalance.Move) (*corev1.Pod, st
 		return nil, "Failed", err
 	}
 	old, another := map[types.UID]bool{}, false
-	for i := range before {
-		p := &before[i]
+	for _, p := range before {
 		old[p.UID] = true
-		another = another || kube.Ready(p) && string(p.UID) != move.UID
+		another = another || kube.Ready(&p) && string(p.UID) != move.UID
 	}
 	if !another {
 		return nil, outcomeOnly, nil

@@ -38,7 +38,7 @@ Exit codes: 0 all plans agree; 1 at least one differs; 2 nothing could be compar
   waterline replay /run/waterline --at 2026-11-23T14:05:00Z`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError{errors.New("name the journal's directory, such as /run/waterline")}
+				return usageError(errors.New("name the journal's directory, such as /run/waterline"))
 			}
 			return nil
 		},

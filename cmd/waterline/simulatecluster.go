@@ -147,34 +147,34 @@ func (r *clusterRun) check(changed func(flag string) bool) error {
 	}
 	for _, s := range r.schedulers {
 		if s := cluster.Scheduler(s); s != cluster.Stock && s != cluster.Waterline {
-			return usageError{fmt.Errorf("--scheduler %q: there are %s and %s", s, cluster.Stock, cluster.Waterline)}
+			return usageError(fmt.Errorf("--scheduler %q: there are %s and %s", s, cluster.Stock, cluster.Waterline))
 		}
 	}
 	o := &r.options
 	part := func(v float64) bool { return v > 0 && v <= 1 }
 	switch {
 	case len(r.schedulers) == 0:
-		return usageError{errors.New("--scheduler names none")}
+		return usageError(errors.New("--scheduler names none"))
 	case r.compare != "" && r.policy == "":
-		return usageError{errors.New("--compare needs --policy: the two policies are compared")}
+		return usageError(errors.New("--compare needs --policy: the two policies are compared"))
 	case o.Nodes < 1 || o.Nodes > 20000:
-		return usageError{fmt.Errorf("--nodes %d: write a number from 1 to 20000", o.Nodes)}
+		return usageError(fmt.Errorf("--nodes %d: write a number from 1 to 20000", o.Nodes))
 	case o.Pods < 1 || o.Pods > 250:
-		return usageError{fmt.Errorf("--pods %d: write a number from 1 to 250", o.Pods)}
+		return usageError(fmt.Errorf("--pods %d: write a number from 1 to 250", o.Pods))
 	case o.Cores < 2 || o.Cores > 1024:
-		return usageError{fmt.Errorf("--cores %d: write a number from 2 to 1024", o.Cores)}
+		return usageError(fmt.Errorf("--cores %d: write a number from 2 to 1024", o.Cores))
 	case o.Memory < 4<<10 || o.Memory > 16<<20:
-		return usageError{fmt.Errorf("--memory %d: write a number of MiB from 4096 to 16777216", o.Memory)}
+		return usageError(fmt.Errorf("--memory %d: write a number of MiB from 4096 to 16777216", o.Memory))
 	case !part(o.Online):
-		return usageError{fmt.Errorf("--online %g: write a number above 0, and 1 at most", o.Online)}
+		return usageError(fmt.Errorf("--online %g: write a number above 0, and 1 at most", o.Online))
 	case !part(o.Requested):
-		return usageError{fmt.Errorf("--requested %g: write a number above 0, and 1 at most", o.Requested)}
+		return usageError(fmt.Errorf("--requested %g: write a number above 0, and 1 at most", o.Requested))
 	case o.Weighted != 0 && !part(o.Weighted):
-		return usageError{fmt.Errorf("--weighted %g: write a number from 0 to 1", o.Weighted)}
+		return usageError(fmt.Errorf("--weighted %g: write a number from 0 to 1", o.Weighted))
 	case o.Lifetime != 0 && o.Lifetime < time.Minute:
-		return usageError{fmt.Errorf("--lifetime %s: write 1m at least, or 0", o.Lifetime)}
+		return usageError(fmt.Errorf("--lifetime %s: write 1m at least, or 0", o.Lifetime))
 	case !(o.Load >= 0 && o.Load <= 10):
-		return usageError{fmt.Errorf("--load %g: write a number from 0 to 10", o.Load)}
+		return usageError(fmt.Errorf("--load %g: write a number from 0 to 10", o.Load))
 	}
 	return nil
 }

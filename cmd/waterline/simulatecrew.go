@@ -33,9 +33,9 @@ func (r *crewRun) flags(flags *pflag.FlagSet) {
 func (r *crewRun) check(changed func(flag string) bool) error {
 	switch {
 	case r.file == "" && changed("pool-load"):
-		return usageError{fmt.Errorf("--pool-load needs --pool")}
+		return usageError(fmt.Errorf("--pool-load needs --pool"))
 	case !(r.load >= 0 && r.load <= 10):
-		return usageError{fmt.Errorf("--pool-load %g: write a number from 0 to 10", r.load)}
+		return usageError(fmt.Errorf("--pool-load %g: write a number from 0 to 10", r.load))
 	}
 	return nil
 }

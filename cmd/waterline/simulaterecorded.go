@@ -50,23 +50,23 @@ func (r *recordedRun) check(changed func(flag string) bool) error {
 	if r.from != "" {
 		for _, f := range []string{"nodes", "cores", "memory", "pods", "online"} {
 			if changed(f) {
-				return usageError{fmt.Errorf("--%s says what --from-prometheus reads; give one of them", f)}
+				return usageError(fmt.Errorf("--%s says what --from-prometheus reads; give one of them", f))
 			}
 		}
 	}
 	if !r.remote() {
 		for _, f := range []string{"save", "days", "until", "selector", "token-file", "user", "password-file", "ca-file"} {
 			if changed(f) {
-				return usageError{fmt.Errorf("--%s needs --from-prometheus with an address, such as http://prometheus:9090", f)}
+				return usageError(fmt.Errorf("--%s needs --from-prometheus with an address, such as http://prometheus:9090", f))
 			}
 		}
 		return nil
 	}
 	if r.days < 1 || r.days > recorded.MaxDays {
-		return usageError{fmt.Errorf("--days %d: write a number from 1 to %d", r.days, recorded.MaxDays)}
+		return usageError(fmt.Errorf("--days %d: write a number from 1 to %d", r.days, recorded.MaxDays))
 	}
 	if (r.user == "") != (r.passwordFile == "") || r.user != "" && r.tokenFile != "" {
-		return usageError{errors.New("credentials are --token-file, or --user and --password-file")}
+		return usageError(errors.New("credentials are --token-file, or --user and --password-file"))
 	}
 	_, err := r.end()
 	return err
@@ -80,7 +80,7 @@ func (r *recordedRun) end() (time.Time, error) {
 	if end := last.AddDate(0, 0, 1); err == nil && !end.After(time.Now()) {
 		return end, nil
 	}
-	return time.Time{}, usageError{fmt.Errorf("--until %q: write a day that is over, such as 2026-11-24", r.until)}
+	return time.Time{}, usageError(fmt.Errorf("--until %q: write a day that is over, such as 2026-11-24", r.until))
 }
 
 func (r *recordedRun) read(ctx context.Context, line *progress.Line) (*recorded.Recording, error) {

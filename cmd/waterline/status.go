@@ -222,11 +222,10 @@ func (r *inventory) each() []nodeStatus {
 		}
 	}
 	var all []nodeStatus
-	for i := range r.nodes {
-		n := &r.nodes[i]
+	for _, n := range r.nodes {
 		report := r.reports[n.Name]
 		s := nodeStatus{Name: n.Name}
-		choice := policy.Choose(policyNode(n), valid)
+		choice := policy.Choose(policyNode(&n), valid)
 		if s.Policy = choice.Policy.Name; s.Policy != "" {
 			s.State, s.Detail = follows(s.Policy, generations[s.Policy], report)
 			s.State, _, _ = strings.Cut(s.State, ":")
@@ -257,8 +256,7 @@ func (r *inventory) each() []nodeStatus {
 func (r *inventory) status(now time.Time) *clusterStatus {
 	s := &clusterStatus{Nodes: len(r.nodes), Each: r.each()}
 	states := map[string]int{}
-	for i := range s.Each {
-		n := &s.Each[i]
+	for _, n := range s.Each {
 		states[n.State]++
 		if n.State == "withdrawn" || silent(r.reports[n.Name], now) {
 			s.Uncounted++ // what it used last is not what is used now
@@ -276,19 +274,17 @@ func (r *inventory) status(now time.Time) *clusterStatus {
 	slices.SortFunc(s.States, func(a, b stateCount) int {
 		return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), strings.Compare(a.State, b.State))
 	})
-	for i := range r.policies {
-		o := &r.policies[i]
-		p := policyStatus{Name: o.Name, Mode: specMode(o), Paused: kube.Paused(o), Nodes: o.Status.Nodes,
+	for _, o := range r.policies {
+		p := policyStatus{Name: o.Name, Mode: specMode(&o), Paused: kube.Paused(&o), Nodes: o.Status.Nodes,
 			Ready: readiness(o.Status.Conditions)}
-		if parsed, err := kube.Policy(o); err == nil {
+		if parsed, err := kube.Policy(&o); err == nil {
 			p.Selling = string(policy.At(&parsed, now).Selling)
 		}
 		s.Policies = append(s.Policies, p)
 	}
-	for i := range r.pools {
-		p := &r.pools[i]
+	for _, p := range r.pools {
 		s.Pools = append(s.Pools, poolStatus{
-			Name: p.Namespace + "/" + p.Name, Engine: engineOf(p), Wanted: p.Status.Wanted, Active: p.Status.Active,
+			Name: p.Namespace + "/" + p.Name, Engine: engineOf(&p), Wanted: p.Status.Wanted, Active: p.Status.Active,
 			Leaving: p.Status.Leaving, Ready: readiness(p.Status.Conditions),
 		})
 	}

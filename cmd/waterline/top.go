@@ -114,9 +114,9 @@ task of the pod waited for a CPU or its quota throttled it.`,
 		Args: t.checked(func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 1:
-				return usageError{fmt.Errorf("name one node, not %d", len(args))}
+				return usageError(fmt.Errorf("name one node, not %d", len(args)))
 			case len(args) == 1 && t.address != "":
-				return usageError{fmt.Errorf("use either --agent or a node's name, not both: %q", args[0])}
+				return usageError(fmt.Errorf("use either --agent or a node's name, not both: %q", args[0]))
 			}
 			return nil
 		}, orderNames(podOrders)),
@@ -158,7 +158,7 @@ func (t *top) flags(c *cobra.Command, orders []string) {
 func (t *top) checked(args cobra.PositionalArgs, orders []string) cobra.PositionalArgs {
 	return func(c *cobra.Command, given []string) error {
 		if !slices.Contains(orders, t.sort) {
-			return usageError{fmt.Errorf("--sort %q: write %s", t.sort, either(orders))}
+			return usageError(fmt.Errorf("--sort %q: write %s", t.sort, either(orders)))
 		}
 		return args(c, given)
 	}

@@ -26,9 +26,8 @@ func (r *inventory) troubles(each []nodeStatus, now time.Time) []trouble {
 		all = append(all, trouble{fmt.Sprintf(format, args...), fix})
 	}
 	r.ownPods(add)
-	for i := range r.policies {
-		p := &r.policies[i]
-		if _, err := kube.Policy(p); err != nil {
+	for _, p := range r.policies {
+		if _, err := kube.Policy(&p); err != nil {
 			add("correct it; until then agents keep its last valid version", "%v", err)
 		}
 		if n := p.Status.SlippedPods; n > 0 {
@@ -37,8 +36,7 @@ func (r *inventory) troubles(each []nodeStatus, now time.Time) []trouble {
 		}
 	}
 	r.nodeTroubles(each, now, add)
-	for i := range r.pools {
-		p := &r.pools[i]
+	for _, p := range r.pools {
 		for _, c := range p.Status.Conditions {
 			wrong := c.Status == metav1.ConditionTrue
 			if c.Type == v1alpha1.ConditionReady {
@@ -48,7 +46,7 @@ func (r *inventory) troubles(each []nodeStatus, now time.Time) []trouble {
 				continue
 			}
 			fix := fmt.Sprintf("waterline explain pool %s -n %s", p.Name, p.Namespace)
-			if known := poolMeanings(p)[c.Type]; known.Text != "" {
+			if known := poolMeanings(&p)[c.Type]; known.Text != "" {
 				fix = known.Text + "; " + fix
 			}
 			add(fix, "pool %s/%s: %s %s", p.Namespace, p.Name, c.Type, c.Message)
@@ -60,8 +58,7 @@ func (r *inventory) troubles(each []nodeStatus, now time.Time) []trouble {
 func (r *inventory) ownPods(add func(fix, format string, args ...any)) {
 	waiting := map[string][]string{}
 	managers := 0
-	for i := range r.pods {
-		p := &r.pods[i]
+	for _, p := range r.pods {
 		name := p.Labels[appLabel]
 		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 			continue
@@ -69,7 +66,7 @@ func (r *inventory) ownPods(add func(fix, format string, args ...any)) {
 		if name == managerName {
 			managers++
 		}
-		if !kube.Ready(p) {
+		if !kube.Ready(&p) {
 			waiting[name] = append(waiting[name], p.Name)
 		}
 	}
@@ -95,8 +92,7 @@ var fixes = map[string]string{
 func (r *inventory) nodeTroubles(each []nodeStatus, now time.Time, add func(fix, format string, args ...any)) {
 	states, lacking := map[string][]string{}, map[string][]string{}
 	var late, unrestored []string
-	for i := range each {
-		n := &each[i]
+	for _, n := range each {
 		if fixes[n.State] != "" {
 			states[n.State] = append(states[n.State], n.Name)
 		}

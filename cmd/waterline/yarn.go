@@ -69,10 +69,7 @@ The exit code is 0 if everything was checked and there is neither an error nor a
 			if err == nil && workerSite != "" {
 				y.workers, err = readSite("worker-site", workerSite)
 			}
-			if err != nil {
-				return usageError{err}
-			}
-			return nil
+			return usageError(err)
 		},
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), checkTime)
