@@ -5,11 +5,9 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/journal"
@@ -70,7 +69,7 @@ It takes what RBAC allows, and lists in missing.txt what it could not get. It ho
 	}
 	cluster.flags(c)
 	c.Flags().StringSliceVar(&nodes, "node", nil, "nodes whose agents to ask (default up to 3, those with troubles first)")
-	completeFlag(c, &cluster, "node")
+	_ = c.RegisterFlagCompletionFunc("node", cluster.completion(nodeNames))
 	c.Flags().StringVar(&file, "file", "", "the file to write (default waterline-support-TIME.tar.gz)")
 	return c
 }
@@ -97,7 +96,7 @@ func newBundle(out io.Writer, now time.Time) *bundle {
 func (b *bundle) add(name string, content []byte) {
 	if cut := len(content) - b.maxFile; cut > 0 {
 		// From the next line on: half a line might have a secret without the name that tells so.
-		content = content[cut+len(firstLine(content[cut-1:]))-1:]
+		_, content, _ = bytes.Cut(content[cut-1:], []byte("\n"))
 		b.lacks(name, fmt.Errorf("its first %d bytes: a file holds %d at most", cut, b.maxFile))
 	}
 	if content = scrub(content); b.size+len(content) > b.maxSize {
@@ -146,11 +145,12 @@ func (b *bundle) collect(ctx context.Context, a *apis, nodes []string) {
 		{"kubernetes", "/version"}, {"policies", custom + "/colocationpolicies"}, {"nodereports", custom + "/nodereports"},
 		{"pools", custom + "/workerpools"}, {"nodes", "/api/v1/nodes"}, {"pods", "/api/v1" + own + "/pods"},
 		{"deployments", "/apis/apps/v1" + own + "/deployments"}, {"daemonsets", "/apis/apps/v1" + own + "/daemonsets"},
-		{"events-agents", "/api/v1/events?fieldSelector=source=" + agentName},
-		{"events-manager", "/api/v1/events?fieldSelector=source=" + managerName},
 	} {
-		b.object(ctx, a, o.name+".json", o.path)
+		b.object(ctx, o.name+".json", a.core.Get().AbsPath(o.path))
 	}
+	inOrder(map[string]string{"events-agents": agentName, "events-manager": managerName}, func(name, source string) {
+		b.object(ctx, name+".json", a.core.Get().AbsPath("/api/v1/events").Param("fieldSelector", "source="+source))
+	})
 	r, err := readInventory(ctx, a)
 	if err != nil {
 		b.lacks("status.txt", err)
@@ -191,20 +191,10 @@ func troubled(r *inventory, most int) []string {
 	return all[:min(most, len(all))]
 }
 
-// object adds the answer of the API server at a path.
-func (b *bundle) object(ctx context.Context, a *apis, name, path string) {
-	where, query, _ := strings.Cut(path, "?")
-	request := a.core.Get().AbsPath(where).SetHeader("Accept", "application/json")
-	values, _ := url.ParseQuery(query)
-	for key := range values {
-		request.Param(key, values.Get(key))
-	}
-	text, err := request.Do(ctx).Raw()
+// object adds the answer of the API server to a request.
+func (b *bundle) object(ctx context.Context, name string, request *rest.Request) {
 	var object any
-	if err == nil {
-		err = json.Unmarshal(text, &object)
-	}
-	if err != nil {
+	if err := getJSON(ctx, request, &object); err != nil {
 		b.lacks(name, err)
 		return
 	}
@@ -305,12 +295,4 @@ func (t *tail) Write(line []byte) (int, error) {
 		t.lines, t.size, t.cut = t.lines[1:], t.size-first, t.cut+first
 	}
 	return len(line), nil
-}
-
-// firstLine returns the first line with its end.
-func firstLine(text []byte) []byte {
-	if i := bytes.IndexByte(text, '\n'); i >= 0 {
-		return text[:i+1]
-	}
-	return text
 }

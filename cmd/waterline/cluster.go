@@ -27,6 +27,7 @@ type reach struct {
 	kubeconfig string
 	context    string
 	namespace  string
+	timeout    time.Duration // of each request; 0: none
 }
 
 // flags adds the flags that name a cluster.
@@ -47,12 +48,9 @@ func (r *reach) flags(c *cobra.Command) {
 func (r *reach) namespaced(c *cobra.Command) {
 	r.flags(c)
 	c.Flags().StringVarP(&r.namespace, "namespace", "n", "", "namespace (default that of the context)")
-	_ = c.RegisterFlagCompletionFunc("namespace",
-		func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-			return r.complete(c, func(ctx context.Context, a *apis) ([]string, error) {
-				return names(ctx, a.core, "namespaces", "", &corev1.NamespaceList{})
-			})
-		})
+	_ = c.RegisterFlagCompletionFunc("namespace", r.completion(func(ctx context.Context, a *apis) ([]string, error) {
+		return names(ctx, a.core, "namespaces", "", &corev1.NamespaceList{})
+	}))
 }
 
 func (r *reach) loader() clientcmd.ClientConfig {
@@ -62,24 +60,10 @@ func (r *reach) loader() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 }
 
-// config finds the cluster as kubectl does.
-func (r *reach) config() (*rest.Config, error) {
-	config, err := r.loader().ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("finding the cluster: %w", err)
-	}
-	return config, nil
-}
-
 // in returns the namespace: the one of the flag, else of the context, else default.
 func (r *reach) in() string {
-	if r.namespace != "" {
-		return r.namespace
-	}
-	if namespace, _, err := r.loader().Namespace(); err == nil && namespace != "" {
-		return namespace
-	}
-	return corev1.NamespaceDefault
+	ofContext, _, _ := r.loader().Namespace() // "" with an error
+	return cmp.Or(r.namespace, ofContext, corev1.NamespaceDefault)
 }
 
 // apis are the clients for what commands read.
@@ -116,21 +100,20 @@ func (a *apis) homeOfBinding(ctx context.Context) string {
 	var binding struct {
 		Subjects []struct{ Namespace string }
 	}
-	text, err := a.core.Get().AbsPath("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/"+agentName).
-		SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx).Raw()
-	if err != nil || json.Unmarshal(text, &binding) != nil || len(binding.Subjects) == 0 {
+	request := a.core.Get().AbsPath("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/" + agentName)
+	if getJSON(ctx, request, &binding) != nil || len(binding.Subjects) == 0 {
 		return ""
 	}
 	return binding.Subjects[0].Namespace
 }
 
-// connect finds the cluster and makes the clients.
+// connect finds the cluster as kubectl does, and makes the clients.
 func (r *reach) connect() (*apis, error) {
-	config, err := r.config()
+	config, err := r.loader().ClientConfig()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("finding the cluster: %w", err)
 	}
-	config.QPS, config.Burst = 50, 100
+	config.QPS, config.Burst, config.Timeout = 50, 100, r.timeout
 	return connectTo(config)
 }
 
@@ -148,46 +131,47 @@ func connectTo(config *rest.Config) (*apis, error) {
 
 // list lists objects, all pages together. In is the namespace; "": all, or the objects have none.
 func list(ctx context.Context, client rest.Interface, resource, in string, into runtime.Object) error {
-	request := client.Get().Resource(resource)
-	if in != "" {
-		request = request.Namespace(in)
-	}
-	if err := request.Do(ctx).Into(into); err != nil {
+	if err := client.Get().Namespace(in).Resource(resource).Do(ctx).Into(into); err != nil {
 		return fmt.Errorf("listing %s: %w", resource, err)
 	}
 	return nil
 }
 
-// listPath lists objects of a group that the client does not know, by their path and in JSON.
+// listPath lists objects of a group that the client does not know, by their path.
 func listPath(ctx context.Context, client rest.Interface, at string, into any) error {
-	text, err := client.Get().AbsPath(at).SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx).Raw()
-	if err == nil {
-		err = json.Unmarshal(text, into)
-	}
-	if err != nil {
+	if err := getJSON(ctx, client.Get().AbsPath(at), into); err != nil {
 		return fmt.Errorf("listing %s: %w", path.Base(at), err)
 	}
 	return nil
 }
 
+// getJSON sends a request, and decodes the answer as JSON, whether the client knows its type or not.
+func getJSON(ctx context.Context, request *rest.Request, into any) error {
+	text, err := request.SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx).Raw()
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
+}
+
 // completionTimeout is how long a shell waits for names.
 const completionTimeout = 3 * time.Second
 
-// complete completes names of objects. A cluster that does not answer completes nothing.
-func (r *reach) complete(c *cobra.Command, from func(ctx context.Context, a *apis) ([]string, error)) ([]string,
-	cobra.ShellCompDirective,
-) {
-	ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
-	defer cancel()
-	a, err := r.connect()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
+// completion completes names of objects. A cluster that does not answer completes nothing.
+func (r *reach) completion(from func(ctx context.Context, a *apis) ([]string, error)) cobra.CompletionFunc {
+	return func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
+		defer cancel()
+		a, err := r.connect()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		found, err := from(ctx, a)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
 	}
-	found, err := from(ctx, a)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
 // names lists the names of objects, into a list of their kind.
@@ -204,14 +188,6 @@ func names(ctx context.Context, client rest.Interface, resource, in string, into
 		return err
 	})
 	return all, err
-}
-
-// completeFlag completes a flag by the names of nodes.
-func completeFlag(c *cobra.Command, r *reach, flag string) {
-	_ = c.RegisterFlagCompletionFunc(flag,
-		func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-			return r.complete(c, nodeNames)
-		})
 }
 
 func nodeNames(ctx context.Context, a *apis) ([]string, error) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -86,7 +85,9 @@ every key, and the steps of a move.`, s.name, strings.Join(s.kinds, ", ")),
 		RunE: func(c *cobra.Command, args []string) error {
 			var documents []convert.Document
 			var err error
+			from := "the cluster"
 			if len(args) > 0 {
+				from = strings.Join(args, ", ")
 				documents, err = readFiles(c.InOrStdin(), args)
 			} else {
 				documents, err = s.readCluster(c.Context(), &cluster)
@@ -96,10 +97,6 @@ every key, and the steps of a move.`, s.name, strings.Join(s.kinds, ", ")),
 			}
 			if len(documents) == 0 {
 				return fmt.Errorf("there is nothing of %s; name files with its configuration", s.name)
-			}
-			from := "the cluster"
-			if len(args) > 0 {
-				from = strings.Join(args, ", ")
 			}
 			return s.print(c.OutOrStdout(), documents, o, from)
 		},
@@ -187,13 +184,9 @@ func (s system) readCluster(ctx context.Context, r *reach) ([]convert.Document, 
 func (a *apis) read(ctx context.Context, path, kind string) ([]convert.Document, error) {
 	var all []convert.Document
 	for token := ""; ; {
-		content, err := a.core.Get().AbsPath(path).SetHeader("Accept", "application/json").Param("limit", "500").
-			Param("continue", token).Do(ctx).Raw()
-		if err != nil {
-			return nil, err
-		}
 		var object map[string]any
-		if err := json.Unmarshal(content, &object); err != nil {
+		request := a.core.Get().AbsPath(path).Param("limit", "500").Param("continue", token)
+		if err := getJSON(ctx, request, &object); err != nil {
 			return nil, err
 		}
 		items, isList := object["items"].([]any)
@@ -201,12 +194,10 @@ func (a *apis) read(ctx context.Context, path, kind string) ([]convert.Document,
 			items = []any{object}
 		}
 		for _, item := range items {
-			one, isObject := item.(map[string]any)
-			if !isObject {
-				continue
+			if one, isObject := item.(map[string]any); isObject {
+				one["kind"] = kind
+				all = append(all, convert.Document{From: "the cluster", Object: one})
 			}
-			one["kind"] = kind
-			all = append(all, convert.Document{From: "the cluster", Object: one})
 		}
 		metadata, _ := object["metadata"].(map[string]any)
 		if token, _ = metadata["continue"].(string); token == "" || !isList {

@@ -69,7 +69,7 @@ With --plan, show only the containers that would move. Nothing moves. The exit c
 		"name of the node; without it the node of the pod in --plan, or the only one that has an agent")
 	c.Flags().StringVar(&address, "agent", "", agentUsage)
 	cluster.flags(c)
-	completeFlag(c, &cluster, "node")
+	_ = c.RegisterFlagCompletionFunc("node", cluster.completion(nodeNames))
 	c.Flags().StringVar(&plan, "plan", "",
 		"NAMESPACE/POD=MODE: plan the mode exclusive, share or none for a pod")
 	o.flag(c)

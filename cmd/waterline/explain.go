@@ -101,7 +101,7 @@ the last one at or before that time, of the agent's journal or of a copy of it.`
 	e.cluster.namespaced(c)
 	c.Flags().StringVar(&e.address, "agent", "", agentUsage)
 	c.Flags().StringVar(&e.node, "node", "", "with pod: its node, where the cluster does not know the pod any more")
-	completeFlag(c, &e.cluster, "node")
+	_ = c.RegisterFlagCompletionFunc("node", e.cluster.completion(nodeNames))
 	c.Flags().StringVar(&e.journal, "journal", "", "explain by this journal: a run directory, a copy of it, or a file")
 	c.Flags().Var(&e.at, "at", "explain by the last recorded round at or before this time (RFC 3339)")
 	o.flag(c)
@@ -179,7 +179,7 @@ func (e *explainer) completeArgs(c *cobra.Command, args []string, _ string) ([]s
 	if len(args) > 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return e.cluster.complete(c, func(ctx context.Context, a *apis) ([]string, error) {
+	return e.cluster.completion(func(ctx context.Context, a *apis) ([]string, error) {
 		switch in := e.cluster.in(); args[0] {
 		case "node":
 			return nodeNames(ctx, a)
@@ -194,5 +194,5 @@ func (e *explainer) completeArgs(c *cobra.Command, args []string, _ string) ([]s
 		default:
 			return names(ctx, a.core, "pods", in, &corev1.PodList{})
 		}
-	})
+	})(c, args, "")
 }

@@ -46,13 +46,11 @@ func explainPolicy(ctx context.Context, a *apis, name string) (answer, error) {
 	var policies v1alpha1.ColocationPolicyList
 	var reports v1alpha1.NodeReportList
 	var nodes corev1.NodeList
-	for _, err := range []error{
+	if err := cmp.Or(
 		list(ctx, a.custom, "colocationpolicies", "", &policies), list(ctx, a.custom, "nodereports", "", &reports),
 		list(ctx, a.core, "nodes", "", &nodes),
-	} {
-		if err != nil {
-			return nil, err
-		}
+	); err != nil {
+		return nil, err
 	}
 	return describePolicy(name, policies.Items, nodes.Items, reports.Items, time.Now())
 }

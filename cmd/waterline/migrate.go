@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -152,10 +151,6 @@ func (m *migration) cluster(ctx context.Context, r *reach, save string) error {
 	if err != nil {
 		return err
 	}
-	text, err := a.core.Get().AbsPath("/apis/" + v1alpha1.GroupVersion + "/colocationpolicies").Do(ctx).Raw()
-	if err != nil {
-		return fmt.Errorf("listing policies: %w", err)
-	}
 	var list struct {
 		Items []struct {
 			Metadata struct {
@@ -165,8 +160,9 @@ func (m *migration) cluster(ctx context.Context, r *reach, save string) error {
 			Spec map[string]any `json:"spec"`
 		} `json:"items"`
 	}
-	if err := json.Unmarshal(text, &list); err != nil {
-		return fmt.Errorf("reading policies: %w", err)
+	request := a.core.Get().AbsPath("/apis/" + v1alpha1.GroupVersion + "/colocationpolicies")
+	if err := getJSON(ctx, request, &list); err != nil {
+		return fmt.Errorf("listing policies: %w", err)
 	}
 	var all []byte
 	for _, p := range list.Items {

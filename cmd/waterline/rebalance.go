@@ -16,11 +16,9 @@ import (
 )
 
 func rebalanceCommand() *cobra.Command {
-	var cluster reach
-	var o output
-	var execute, dryRun, localData bool
-	var wait time.Duration
-	s := rebalance.DefaultSettings()
+	r := rebalanceRun{cluster: reach{timeout: 30 * time.Second}, settings: rebalance.DefaultSettings()}
+	var dryRun bool
+	s := &r.settings
 	c := &cobra.Command{
 		Use:   "rebalance",
 		Short: "Find online pods that should move, so that hot nodes cool and weights spread",
@@ -44,27 +42,25 @@ colocationpolicies; --execute also needs to create pods/eviction.`,
 			switch {
 			case len(args) > 0:
 				err = fmt.Errorf("rebalance takes no arguments, but got %q", args[0])
-			case c.Flags().Changed("execute") && c.Flags().Changed("dry-run") && execute == dryRun:
+			case c.Flags().Changed("execute") && c.Flags().Changed("dry-run") && r.execute == dryRun:
 				err = errors.New("--dry-run and --execute exclude each other: write one of them")
 			case s.Margin < 1 || s.Margin > 500:
 				err = fmt.Errorf("--margin %d: write a number from 1 to 500, in thousandths", s.Margin)
 			case s.All < 1 || s.PerNode < 1 || s.PerOwner < 1:
 				err = errors.New("--max-moves, --per-node and --per-owner must be at least 1")
-			case s.MinAge < 0 || s.MaxAge <= 0 || wait <= 0:
+			case s.MinAge < 0 || s.MaxAge <= 0 || r.wait <= 0:
 				err = errors.New("--min-age, --max-age and --timeout must be positive, such as 10m")
 			}
 			return usageError(err)
 		},
 		RunE: func(c *cobra.Command, _ []string) error {
-			execute = execute || c.Flags().Changed("dry-run") && !dryRun
-			return runRebalance(c.Context(), c.OutOrStdout(), rebalanceOptions{
-				cluster: &cluster, output: &o, execute: execute, localData: localData, wait: wait, settings: s,
-			})
+			r.execute = r.execute || c.Flags().Changed("dry-run") && !dryRun
+			return r.run(c.Context(), c.OutOrStdout())
 		},
 	}
 	f := c.Flags()
 	f.BoolVar(&dryRun, "dry-run", true, "only show the moves")
-	f.BoolVar(&execute, "execute", false, "evict the pods")
+	f.BoolVar(&r.execute, "execute", false, "evict the pods")
 	f.IntVar(&s.All, "max-moves", s.All, "maximum number of moves")
 	f.IntVar(&s.PerNode, "per-node", s.PerNode, "maximum number of moves from one node, and to one node")
 	f.IntVar(&s.PerOwner, "per-owner", s.PerOwner, "maximum number of moves of one workload")
@@ -72,16 +68,17 @@ colocationpolicies; --execute also needs to create pods/eviction.`,
 	f.DurationVar(&s.MaxAge, "max-age", s.MaxAge, "maximum age of a NodeReport; nodes with older ones take no part")
 	f.Int64Var(&s.Margin, "margin", s.Margin,
 		"least gain of a move, in thousandths of the node's CPUs or of the mean weight pressure")
-	f.BoolVar(&localData, "evict-local-data", false, "also move pods with data on their node (emptyDir, hostPath)")
-	f.DurationVar(&wait, "timeout", 5*time.Minute, "how long a replacement may take to be ready")
-	o.flag(c)
-	cluster.flags(c)
+	f.BoolVar(&r.localData, "evict-local-data", false, "also move pods with data on their node (emptyDir, hostPath)")
+	f.DurationVar(&r.wait, "timeout", 5*time.Minute, "how long a replacement may take to be ready")
+	r.output.flag(c)
+	r.cluster.flags(c)
 	return c
 }
 
-type rebalanceOptions struct {
-	cluster   *reach
-	output    *output
+// rebalanceRun is what a rebalance is asked for.
+type rebalanceRun struct {
+	cluster   reach
+	output    output
 	execute   bool
 	localData bool
 	wait      time.Duration
@@ -96,32 +93,27 @@ type rebalanceReport struct {
 	Stopped  string         `json:"stopped,omitempty"` // why not all moves were carried out
 }
 
-// runRebalance plans, prints the plan, and carries it out with --execute.
-func runRebalance(ctx context.Context, out io.Writer, o rebalanceOptions) error {
-	config, err := o.cluster.config()
+// run plans, prints the plan, and carries it out with --execute.
+func (r *rebalanceRun) run(ctx context.Context, out io.Writer) error {
+	a, err := r.cluster.connect()
 	if err != nil {
 		return err
 	}
-	config.QPS, config.Burst, config.Timeout = 50, 100, 30*time.Second // of each request
-	a, err := connectTo(config)
+	facts, err := readCluster(ctx, a)
 	if err != nil {
 		return err
 	}
-	facts, err := readCluster(ctx, a.core, a.custom)
-	if err != nil {
-		return err
-	}
-	facts.localData = o.localData
-	in := facts.input(o.settings)
-	report := rebalanceReport{Executed: o.execute, Plan: rebalance.Decide(in)}
-	if !o.output.data() {
+	facts.localData = r.localData
+	in := facts.input(r.settings)
+	report := rebalanceReport{Executed: r.execute, Plan: rebalance.Decide(in)}
+	if !r.output.data() {
 		if err := printPlan(out, &report.Plan); err != nil {
 			return err
 		}
 	}
-	if o.execute {
-		m := mover{core: a.core, wait: o.wait, every: time.Second, say: func(format string, args ...any) {
-			if !o.output.data() {
+	if r.execute {
+		m := mover{core: a.core, wait: r.wait, every: time.Second, say: func(format string, args ...any) {
+			if !r.output.data() {
 				fmt.Fprintf(out, format+"\n", args...)
 			}
 		}}
@@ -129,11 +121,11 @@ func runRebalance(ctx context.Context, out io.Writer, o rebalanceOptions) error 
 		if err != nil {
 			report.Stopped = err.Error()
 		}
-	} else if !o.output.data() && len(report.Plan.Moves) > 0 {
+	} else if !r.output.data() && len(report.Plan.Moves) > 0 {
 		fmt.Fprintln(out, "\nNothing was changed. With --execute these pods are evicted, one after another.")
 	}
-	if o.output.data() {
-		err = errors.Join(o.output.print(out, report, nil), err)
+	if r.output.data() {
+		err = errors.Join(r.output.print(out, report, nil), err)
 	}
 	return err
 }

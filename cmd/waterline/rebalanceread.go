@@ -1,11 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,7 +35,7 @@ type clusterFacts struct {
 }
 
 // readCluster reads the cluster.
-func readCluster(ctx context.Context, core, custom rest.Interface) (*clusterFacts, error) {
+func readCluster(ctx context.Context, a *apis) (*clusterFacts, error) {
 	f := &clusterFacts{
 		at: time.Now(), reports: map[string]*v1alpha1.NodeReport{}, policies: map[string]*model.Policy{},
 		namespaces: map[string]map[string]string{},
@@ -45,14 +45,12 @@ func readCluster(ctx context.Context, core, custom rest.Interface) (*clusterFact
 	var reports v1alpha1.NodeReportList
 	var policies v1alpha1.ColocationPolicyList
 	var budgets policyv1.PodDisruptionBudgetList
-	for _, err := range []error{
-		list(ctx, core, "nodes", "", &nodes), f.readPods(ctx, core), list(ctx, core, "namespaces", "", &namespaces),
-		list(ctx, custom, "nodereports", "", &reports), list(ctx, custom, "colocationpolicies", "", &policies),
-		listPath(ctx, core, "/apis/policy/v1/poddisruptionbudgets", &budgets),
-	} {
-		if err != nil {
-			return nil, err
-		}
+	if err := cmp.Or(
+		list(ctx, a.core, "nodes", "", &nodes), f.readPods(ctx, a.core), list(ctx, a.core, "namespaces", "", &namespaces),
+		list(ctx, a.custom, "nodereports", "", &reports), list(ctx, a.custom, "colocationpolicies", "", &policies),
+		listPath(ctx, a.core, "/apis/policy/v1/poddisruptionbudgets", &budgets),
+	); err != nil {
+		return nil, err
 	}
 	f.nodes, f.budgets = nodes.Items, budgets.Items
 	for i := range namespaces.Items {
@@ -252,10 +250,7 @@ func (w *whereCache) of(p *corev1.Pod) []string {
 	if p.Spec.Affinity != nil {
 		affinity = p.Spec.Affinity.NodeAffinity
 	}
-	key, err := json.Marshal([]any{p.Spec.NodeSelector, affinity, p.Spec.Tolerations})
-	if err != nil {
-		key = strconv.AppendQuote(nil, string(p.UID))
-	}
+	key, _ := json.Marshal([]any{p.Spec.NodeSelector, affinity, p.Spec.Tolerations}) // no type here can fail
 	if names, known := w.known[string(key)]; known {
 		return names
 	}

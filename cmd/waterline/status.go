@@ -73,14 +73,12 @@ func readInventory(ctx context.Context, a *apis) (*inventory, error) {
 	var policies v1alpha1.ColocationPolicyList
 	var pools v1alpha1.WorkerPoolList
 	var pods corev1.PodList
-	for _, err := range []error{
+	if err := cmp.Or(
 		list(ctx, a.core, "nodes", "", &nodes), list(ctx, a.custom, "nodereports", "", &reports),
 		list(ctx, a.custom, "colocationpolicies", "", &policies), list(ctx, a.custom, "workerpools", "", &pools),
 		list(ctx, a.core, "pods", a.home(ctx), &pods),
-	} {
-		if err != nil {
-			return nil, err
-		}
+	); err != nil {
+		return nil, err
 	}
 	r := newInventory(nodes.Items, reports.Items, policies.Items, pools.Items, pods.Items)
 	r.home = a.home(ctx)

@@ -124,7 +124,7 @@ task of the pod waited for a CPU or its quota throttled it.`,
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return t.cluster.complete(c, nodeNames)
+			return t.cluster.completion(nodeNames)(c, args, "")
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			address, node, stop, err := t.cluster.agent(c.Context(), t.address, strings.Join(args, ""), "", "")
