@@ -43,13 +43,9 @@ before you pass it on.
 It takes what RBAC allows, and lists in missing.txt what it could not get. It holds 64 MiB at most, before compression.`,
 		Example: "  waterline support-bundle\n  waterline support-bundle --node worker-3 --file bundle.tar.gz",
 		Args:    noArguments,
-		RunE: func(c *cobra.Command, _ []string) (err error) {
+		RunE: cluster.connected(func(c *cobra.Command, a *apis) error {
 			ctx, cancel := context.WithTimeout(c.Context(), 5*time.Minute)
 			defer cancel()
-			a, err := cluster.connect()
-			if err != nil {
-				return err
-			}
 			now := time.Now().UTC()
 			if file == "" {
 				file = "waterline-support-" + now.Format("20060102-150405") + ".tar.gz"
@@ -65,7 +61,7 @@ It takes what RBAC allows, and lists in missing.txt what it could not get. It ho
 			}
 			b.summary(c.OutOrStdout(), file)
 			return nil
-		},
+		}),
 	}
 	cluster.flags(c)
 	c.Flags().StringSliceVar(&nodes, "node", nil, "nodes whose agents to ask (default up to 3, those with troubles first)")
@@ -225,13 +221,12 @@ func (b *bundle) logs(ctx context.Context, a *apis, nodes []string) {
 
 func (b *bundle) log(ctx context.Context, a *apis, p *corev1.Pod, container string, previous bool) {
 	name := "logs/" + p.Name + "-" + container + ".txt"
-	request := a.core.Get().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("log").
-		Param("container", container).Param("tailLines", fmt.Sprint(maxLines)).Param("limitBytes", fmt.Sprint(b.maxFile))
 	if previous {
 		name = strings.Replace(name, ".txt", "-previous.txt", 1)
-		request.Param("previous", "true")
 	}
-	text, err := request.Do(ctx).Raw()
+	text, err := a.core.Get().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("log").
+		Param("container", container).Param("previous", fmt.Sprint(previous)).
+		Param("tailLines", fmt.Sprint(maxLines)).Param("limitBytes", fmt.Sprint(b.maxFile)).Do(ctx).Raw()
 	switch {
 	case err == nil:
 		b.add(name, text)

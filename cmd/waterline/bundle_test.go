@@ -53,7 +53,7 @@ func TestBundle(t *testing.T) {
 		case "pods":
 			list("PodList", "v1", plantedPod)
 		case "log":
-			if r.FormValue("previous") != "" {
+			if r.FormValue("previous") == "true" {
 				w.WriteHeader(http.StatusBadRequest)
 				return
 			}

@@ -117,6 +117,17 @@ func (r *reach) connect() (*apis, error) {
 	return connectTo(config)
 }
 
+// connected returns what runs a command with the clients of its cluster.
+func (r *reach) connected(run func(c *cobra.Command, a *apis) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, _ []string) error {
+		a, err := r.connect()
+		if err != nil {
+			return err
+		}
+		return run(c, a)
+	}
+}
+
 func connectTo(config *rest.Config) (*apis, error) {
 	core, err := kube.NewClient(config)
 	if err != nil {

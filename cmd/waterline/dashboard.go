@@ -33,13 +33,7 @@ func dashboardCommand() *cobra.Command {
 Where the kubeconfig has a token, or a program that makes one, the page uses it: the address carries a code for this run
 only, and the token does not reach the browser. Where it has a client certificate, the page asks for a token.`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			a, err := cluster.connect()
-			if err != nil {
-				return err
-			}
-			return runDashboard(c, a, address)
-		},
+		RunE: cluster.connected(func(c *cobra.Command, a *apis) error { return runDashboard(c, a, address) }),
 	}
 	cluster.flags(c)
 	c.Flags().StringVar(&address, "address", "127.0.0.1:8765", "local address on the loopback device; port 0: any")

@@ -92,7 +92,12 @@ func (d *doctor) result() error {
 		}
 	}
 	if d.output.data() || d.output.wide() {
-		if err := d.output.print(d.out, d.findings, d.table); err != nil {
+		err := d.output.print(d.out, d.findings, func() error {
+			return table(d.out, "LEVEL\tFINDING\tWHAT TO DO", d.findings, func(f *finding) string {
+				return fmt.Sprintf("%s\t%s\t%s", f.Level, f.What, orDash(f.Fix))
+			})
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -100,11 +105,4 @@ func (d *doctor) result() error {
 		return fmt.Errorf("%d of the checks failed", failed)
 	}
 	return nil
-}
-
-// table prints findings one a line, with what to do beside each.
-func (d *doctor) table() error {
-	return table(d.out, "LEVEL\tFINDING\tWHAT TO DO", d.findings, func(f *finding) string {
-		return fmt.Sprintf("%s\t%s\t%s", f.Level, f.What, orDash(f.Fix))
-	})
 }

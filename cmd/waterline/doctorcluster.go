@@ -47,15 +47,11 @@ It runs anywhere. It needs the rights to list what "waterline status" needs, and
 resourcequotas, daemonsets, horizontalpodautoscalers and verticalpodautoscalers; to ask agents, also to create
 pods/portforward in Waterline's namespace. It says what it could not check. The exit code is 1 if something is bad, or could not be checked.`,
 		Args: noArguments,
-		RunE: func(c *cobra.Command, _ []string) error {
-			a, err := cluster.connect()
-			if err != nil {
-				return err
-			}
+		RunE: cluster.connected(func(c *cobra.Command, a *apis) error {
 			d := doctor{out: c.OutOrStdout(), output: &o}
 			d.cluster(c.Context(), a, agents)
 			return d.result()
-		},
+		}),
 	}
 	cluster.flags(c)
 	o.flag(c, formWide)

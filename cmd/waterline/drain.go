@@ -116,18 +116,18 @@ func webAddress(s string) bool {
 
 func (s *shuffleService) drainer() (drain.Drainer, error) {
 	auth := drain.Auth{User: s.user}
-	for file, set := range map[string]func([]byte){
-		s.passwordFile: func(b []byte) { auth.Password = strings.TrimRight(string(b), "\r\n") },
-		s.caFile:       func(b []byte) { auth.CA = b },
-	} {
-		if file == "" {
-			continue
-		}
-		content, err := os.ReadFile(file)
+	if s.passwordFile != "" {
+		password, err := os.ReadFile(s.passwordFile)
 		if err != nil {
 			return nil, err
 		}
-		set(content)
+		auth.Password = strings.TrimRight(string(password), "\r\n")
+	}
+	if s.caFile != "" {
+		var err error
+		if auth.CA, err = os.ReadFile(s.caFile); err != nil {
+			return nil, err
+		}
 	}
 	if s.uniffle != "" {
 		return uniffle.New(s.uniffle, auth)

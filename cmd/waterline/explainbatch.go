@@ -19,10 +19,9 @@ func whyBatch(ctx context.Context, a *apis, pod *corev1.Pod) string {
 	if err := list(ctx, a.custom, "colocationpolicies", "", &policies); err != nil {
 		return fmt.Sprintf("whether a policy makes it batch is not known: %v", err)
 	}
-	var namespace *corev1.Namespace
-	var found corev1.Namespace
-	if a.core.Get().Resource("namespaces").Name(pod.Namespace).Do(ctx).Into(&found) == nil {
-		namespace = &found
+	namespace := &corev1.Namespace{}
+	if a.core.Get().Resource("namespaces").Name(pod.Namespace).Do(ctx).Into(namespace) != nil {
+		namespace = nil
 	}
 	return judgeBatch(pod, namespace, policies.Items)
 }

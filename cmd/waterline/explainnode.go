@@ -168,7 +168,8 @@ func printNode(out io.Writer, name string, e *serve.NodeExplanation) error {
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	cpu, memory := &e.Slack.CPU, &e.Slack.Memory
-	line := func(what, cpu, memory string) { fmt.Fprintf(t, "%s\t%s\t%s\t\n", pad(what), cpu, memory) }
+	// The first column is padded: it is aligned to the left in a table that aligns to the right.
+	line := func(what, cpu, memory string) { fmt.Fprintf(t, "%-38s\t%s\t%s\t\n", what, cpu, memory) }
 	both := func(what string, of func(a *model.Account) int64) { line(what, cores(of(cpu)), gib(of(memory))) }
 	line("", "CPU", "memory")
 	both("capacity", func(a *model.Account) int64 { return a.Capacity })
@@ -265,9 +266,6 @@ func observed(r *model.Reaction) string {
 	}
 	return cores(r.Observed)
 }
-
-// pad keeps the first column aligned to the left in a table that aligns to the right.
-func pad(what string) string { return fmt.Sprintf("%-38s", what) }
 
 func cores(milli int64) string { return fmt.Sprintf("%.2f", float64(milli)/1000) }
 

@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -135,12 +136,8 @@ func (w *workerAnswer) readGone(ctx context.Context, a *apis, p *v1alpha1.Worker
 func guardLog(
 	ctx context.Context, client rest.Interface, namespace, name string, previous bool,
 ) ([]guardlog.Record, error) {
-	request := client.Get().Namespace(namespace).Resource("pods").Name(name).SubResource("log").
-		Param("container", guardContainer)
-	if previous {
-		request.Param("previous", "true")
-	}
-	log, err := request.Stream(ctx)
+	log, err := client.Get().Namespace(namespace).Resource("pods").Name(name).SubResource("log").
+		Param("container", guardContainer).Param("previous", strconv.FormatBool(previous)).Stream(ctx)
 	if err != nil {
 		if apierrors.IsForbidden(err) {
 			return nil, fmt.Errorf("reading the guard's log takes the verb get on pods/log in namespace %s: %w", namespace, err)

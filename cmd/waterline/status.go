@@ -36,20 +36,16 @@ It runs anywhere, and needs the rights to list nodes, nodereports, colocationpol
 Waterline's namespace. Figures are those of the NodeReports, which agents write when something changes.`,
 		Example: "  waterline status\n  waterline status -o wide --context production",
 		Args:    noArguments,
-		RunE: func(c *cobra.Command, _ []string) error {
+		RunE: cluster.connected(func(c *cobra.Command, a *apis) error {
 			ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
 			defer cancel()
-			a, err := cluster.connect()
-			if err != nil {
-				return err
-			}
 			r, err := readInventory(ctx, a)
 			if err != nil {
 				return err
 			}
 			s := r.status(time.Now())
 			return o.print(c.OutOrStdout(), s, func() error { return s.print(c.OutOrStdout(), o.wide()) })
-		},
+		}),
 	}
 	cluster.flags(c)
 	o.flag(c, formWide)
@@ -228,10 +224,8 @@ func (r *inventory) each() []nodeStatus {
 			s.State, s.Detail = follows(s.Policy, generations[s.Policy], report)
 			s.State, _, _ = strings.Cut(s.State, ":")
 		} else {
-			s.State = map[string]string{
-				v1alpha1.LabelOptOut: "opted out", v1alpha1.AnnotationPause: "paused",
-			}[choice.Reason.Text]
-			s.State = cmp.Or(s.State, "no policy")
+			why := map[string]string{v1alpha1.LabelOptOut: "opted out", v1alpha1.AnnotationPause: "paused"}
+			s.State = cmp.Or(why[choice.Reason.Text], "no policy")
 		}
 		if report != nil {
 			s.CPU.add(report.Status.CPU)
@@ -333,7 +327,11 @@ func (s *clusterStatus) print(out io.Writer, each bool) error {
 		})
 	}
 	if err == nil && each {
-		err = printNodes(out, s.Each)
+		err = table(out, "\nNODE\tPOLICY\tSTATE\tCPUS\tONLINE\tBATCH\tBATCH MAY USE\tOFFERED\tSOLD\tTHROTTLED\tMEMORY\t"+
+			"ONLINE\tBATCH\tBATCH MAY USE\tOFFERED\tSOLD\tDETAIL", s.Each, func(n *nodeStatus) string {
+			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s", n.Name, orDash(n.Policy), n.State, n.CPU.cells(inCores),
+				throttledCell(&n.CPU, n.ThrottledCPU), n.Memory.cells(inGiB), n.Detail)
+		})
 	}
 	if err != nil {
 		return err
@@ -347,14 +345,6 @@ func throttledCell(of *totals, q *resource.Quantity) string {
 		return "-"
 	}
 	return inCores(q)
-}
-
-func printNodes(out io.Writer, nodes []nodeStatus) error {
-	return table(out, "\nNODE\tPOLICY\tSTATE\tCPUS\tONLINE\tBATCH\tBATCH MAY USE\tOFFERED\tSOLD\tTHROTTLED\tMEMORY\t"+
-		"ONLINE\tBATCH\tBATCH MAY USE\tOFFERED\tSOLD\tDETAIL", nodes, func(n *nodeStatus) string {
-		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s", n.Name, orDash(n.Policy), n.State, n.CPU.cells(inCores),
-			throttledCell(&n.CPU, n.ThrottledCPU), n.Memory.cells(inGiB), n.Detail)
-	})
 }
 
 func printTroubles(out io.Writer, all []trouble) error {

@@ -79,11 +79,7 @@ On a terminal the picture is refreshed each second, less often in a large cluste
 line sort. Elsewhere, and with --once or another output than text, it is shown once.`,
 		Example: "  waterline top\n  waterline top --sort sold --once\n  waterline top pods worker-3",
 		Args:    t.checked(noArguments, orderNames(nodeOrders)),
-		RunE: func(c *cobra.Command, _ []string) error {
-			a, err := t.cluster.connect()
-			if err != nil {
-				return err
-			}
+		RunE: t.cluster.connected(func(c *cobra.Command, a *apis) error {
 			return watch(c, &t, nodeOrders, func(ctx context.Context) ([]nodeStatus, string, error) {
 				r, err := readInventory(ctx, a)
 				if err != nil {
@@ -94,7 +90,7 @@ line sort. Elsewhere, and with --once or another output than text, it is shown o
 			}, func(out io.Writer, nodes []nodeStatus) error {
 				return topNodes(out, nodes, t.output.wide(), time.Now())
 			})
-		},
+		}),
 	}
 	t.flags(c, orderNames(nodeOrders))
 	c.AddCommand(topPodsCommand())
