@@ -79,7 +79,7 @@ func reachable(all []choice) []choice {
 	var kept []choice
 	for _, c := range all {
 		conditions := requirements(c.nodes)
-		if !slices.ContainsFunc(kept, func(earlier choice) bool { return subset(requirements(earlier.nodes), conditions) }) {
+		if !slices.ContainsFunc(kept, func(earlier choice) bool { return conditions.IsSuperset(requirements(earlier.nodes)) }) {
 			kept = append(kept, c)
 		}
 	}

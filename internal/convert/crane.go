@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -150,7 +151,7 @@ func (c *crane) policies() {
 	for _, d := range c.rules {
 		nodes, _ := labelSelector(at(d.Object, "spec", "selector"))
 		i := slices.IndexFunc(groups, func(g *group) bool { // the first one has no requirements
-			return maps.Equal(requirements(g.nodes), requirements(nodes))
+			return requirements(g.nodes).Equal(requirements(nodes))
 		})
 		if i < 0 {
 			i = len(groups)
@@ -254,9 +255,7 @@ func (c *crane) podRules() {
 		spec, _ := d.Object["spec"].(map[string]any)
 		c.take(d.String(), podQOS, spec)
 		pods, _ := labelSelector(spec["labelSelector"])
-		if pods == nil {
-			pods = &v1alpha1.LabelSelector{}
-		}
+		pods = cmp.Or(pods, &v1alpha1.LabelSelector{})
 		namespaces, others := c.scope(d, spec)
 		actions, _ := spec["allowedActions"].([]any)
 		switch {
@@ -315,9 +314,7 @@ func (c *crane) scope(d *Document, spec map[string]any) (namespaces *v1alpha1.La
 		if err := label(requirement.Key, requirement.Values...); err != nil || len(values) == 0 {
 			c.bad(d.String(), podQOS+" scopeSelector.matchExpressions[].values", e["values"], "names of namespaces")
 		}
-		if namespaces == nil {
-			namespaces = &v1alpha1.LabelSelector{}
-		}
+		namespaces = cmp.Or(namespaces, &v1alpha1.LabelSelector{})
 		namespaces.MatchExpressions = append(namespaces.MatchExpressions, requirement)
 	}
 	return namespaces, others

@@ -138,10 +138,8 @@ func (k *koordinator) section(from, section string, content map[string]any) {
 }
 
 func overlay(below, above map[string]any) map[string]any {
-	joined := maps.Clone(below)
-	if joined == nil {
-		joined = map[string]any{}
-	}
+	joined := map[string]any{}
+	maps.Copy(joined, below)
 	for name, value := range above {
 		inner, isObject := value.(map[string]any)
 		under, also := joined[name].(map[string]any)

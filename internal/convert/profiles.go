@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -44,9 +45,7 @@ func (k *koordinator) readProfiles() podRules {
 		}
 		pods, _ := labelSelector(spec["selector"])
 		namespaces, _ := labelSelector(spec["namespaceSelector"])
-		if pods == nil {
-			pods = &v1alpha1.LabelSelector{}
-		}
+		pods = cmp.Or(pods, &v1alpha1.LabelSelector{})
 		switch class := text(spec["qosClass"]); class {
 		case "BE":
 			rule := v1alpha1.BatchPodsSpec{Selector: pods, NamespaceSelector: namespaces}
@@ -95,11 +94,9 @@ func (k *koordinator) optIn(namespaces *v1alpha1.LabelSelector) {
 }
 
 func (k *koordinator) allow(rules *podRules, namespaces *v1alpha1.LabelSelector, class string) {
-	if namespaces == nil {
-		namespaces = &v1alpha1.LabelSelector{}
-	}
 	rules.privileges = appendNew(rules.privileges, v1alpha1.PrivilegeSpec{
-		NamespaceSelector: namespaces, Allow: []v1alpha1.PrivilegeName{v1alpha1.PrivilegeName(class)},
+		NamespaceSelector: cmp.Or(namespaces, &v1alpha1.LabelSelector{}),
+		Allow:             []v1alpha1.PrivilegeName{v1alpha1.PrivilegeName(class)},
 	})
 }
 

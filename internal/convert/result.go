@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
@@ -96,17 +97,13 @@ func (r *Result) YAML(title string) (string, error) {
 		b.WriteString("#\n")
 		writeNotes(&b, r.Notes)
 	}
-	for i := range r.Policies {
-		p := &r.Policies[i]
+	documents, err := r.Documents()
+	for i, document := range documents {
 		b.WriteString("---\n")
-		writeNotes(&b, p.Notes)
-		document, err := p.document()
-		if err != nil {
-			return "", err
-		}
+		writeNotes(&b, r.Policies[i].Notes)
 		b.WriteString(document)
 	}
-	return b.String(), nil
+	return b.String(), err
 }
 
 // document writes the policy without what it leaves to defaults.
@@ -224,23 +221,26 @@ func label(key string, values ...v1alpha1.LabelValue) error {
 }
 
 // requirements returns the conditions of a selector as texts, which are the same for the same condition.
-func requirements(s *v1alpha1.LabelSelector) map[string]bool {
-	all := map[string]bool{}
+func requirements(s *v1alpha1.LabelSelector) sets.Set[string] {
+	all := sets.New[string]()
 	if s == nil {
 		return all
 	}
 	for key, value := range s.MatchLabels {
-		all[key+" In "+string(value)] = true
+		all.Insert(key + " In " + string(value))
 	}
 	for _, e := range s.MatchExpressions {
-		values := make([]string, len(e.Values))
-		for i, v := range e.Values {
-			values[i] = string(v)
-		}
-		slices.Sort(values)
-		all[e.Key+" "+e.Operator+" "+strings.Join(values, ",")] = true
+		all.Insert(requirement(e))
 	}
 	return all
+}
+
+func requirement(e v1alpha1.LabelRequirement) string {
+	var values []string
+	for _, v := range slices.Sorted(slices.Values(e.Values)) {
+		values = append(values, string(v))
+	}
+	return e.Key + " " + e.Operator + " " + strings.Join(values, ",")
 }
 
 // allowed returns the values that a selector allows for each label that it limits to some.
@@ -273,29 +273,18 @@ func both(a, b *v1alpha1.LabelSelector) (*v1alpha1.LabelSelector, bool) {
 			return nil, false
 		}
 	}
-	joined := &v1alpha1.LabelSelector{MatchLabels: maps.Clone(a.MatchLabels)}
-	if joined.MatchLabels == nil {
-		joined.MatchLabels = map[string]v1alpha1.LabelValue{}
+	joined := &v1alpha1.LabelSelector{
+		MatchLabels: map[string]v1alpha1.LabelValue{}, MatchExpressions: slices.Clone(a.MatchExpressions),
 	}
+	maps.Copy(joined.MatchLabels, a.MatchLabels)
 	maps.Copy(joined.MatchLabels, b.MatchLabels)
 	known := requirements(a)
-	joined.MatchExpressions = slices.Clone(a.MatchExpressions)
 	for _, e := range b.MatchExpressions {
-		one := requirements(&v1alpha1.LabelSelector{MatchExpressions: []v1alpha1.LabelRequirement{e}})
-		if !subset(one, known) {
+		if !known.Has(requirement(e)) {
 			joined.MatchExpressions = append(joined.MatchExpressions, e)
 		}
 	}
 	return joined, true
-}
-
-func subset(a, b map[string]bool) bool {
-	for key := range a {
-		if !b[key] {
-			return false
-		}
-	}
-	return true
 }
 
 // appendNew appends a rule, unless the same rule is there already.
