@@ -47,10 +47,9 @@ type point struct {
 // history is the past of the cluster: an hour in steps of 15 s, and a day in steps of five minutes. Its size does not
 // depend on the cluster's. It begins with the process, and ends with it.
 type history struct {
-	began    time.Time
 	fine     ring
 	coarse   ring
-	batch    float64 // core-seconds that batch used since then
+	batch    float64 // core-seconds that batch used
 	sold     float64 // core-seconds that batch pods requested
 	measured time.Duration
 }

@@ -91,7 +91,9 @@ func (s *Server) node(r *http.Request, c *caller) (any, error) {
 		"cpu": resourceOf(status.CPU, milli), "memory": resourceOf(status.Memory, mebi),
 		"conditions": conditions(status.Conditions), "cpus": cpusOf(status.CPUSets),
 	}
+	codes := append([]string{status.Hot}, status.Unsupported...)
 	if e := status.Eviction; e != nil {
+		codes = append(codes, e.Reason)
 		answer["eviction"] = map[string]any{
 			"namespace": e.Namespace, "name": e.Name, "reason": e.Reason, "message": e.Message,
 		}
@@ -105,7 +107,6 @@ func (s *Server) node(r *http.Request, c *caller) (any, error) {
 		return nil, err
 	}
 	answer["pods"], answer["hiddenPods"], answer["morePods"] = shown, hidden, list.more
-	codes := append([]string{status.Hot}, status.Unsupported...)
 	for _, r := range []*v1alpha1.ResourceReport{status.CPU, status.Memory} {
 		if r != nil {
 			codes = append(codes, r.Reason)
@@ -115,9 +116,6 @@ func (s *Server) node(r *http.Request, c *caller) (any, error) {
 		if shown[i].CPUs != nil {
 			codes = append(codes, shown[i].CPUs.Reason)
 		}
-	}
-	if e := status.Eviction; e != nil {
-		codes = append(codes, e.Reason)
 	}
 	reasons := map[string]reason{}
 	for _, code := range codes {

@@ -4,11 +4,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
 // state is what a node does, in one word.
@@ -59,7 +59,7 @@ func (r *rows) read(o *v1alpha1.NodeReport) node {
 	n := node{
 		revision: r.revision.Add(1), policy: s.Policy, mode: string(s.Mode), selling: string(s.Selling), hot: s.Hot,
 		harm:   s.HarmSignal,
-		lost:   meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionWithdrawn),
+		lost:   kube.Withdrawn(o),
 		cpu:    accountOf(s.CPU, milli),
 		memory: accountOf(s.Memory, mebi),
 		unsold: notSold(s.CPU) && notSold(s.Memory),

@@ -12,7 +12,6 @@ package web
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -65,10 +64,8 @@ func New(o Options) *Server {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	id := make([]byte, 6)
-	_, _ = rand.Read(id) // never fails
 	s := &Server{
-		o: o, instance: hex.EncodeToString(id), began: o.Now(), access: newAccess(o.Client, o.Now),
+		o: o, instance: rand.Text(), began: o.Now(), access: newAccess(o.Client, o.Now),
 		reasons: docs.Meanings(docs.Reasons),
 		policies: cache.New(func(obj any) v1alpha1.ColocationPolicy {
 			p := obj.(*v1alpha1.ColocationPolicy).DeepCopy()
@@ -86,7 +83,6 @@ func New(o Options) *Server {
 			return *p
 		})
 	}
-	s.history.began = s.began
 	return s
 }
 

@@ -347,7 +347,7 @@ func TestStates(t *testing.T) {
 
 // TestHistory feeds two days, and checks means, bounds, core-hours, and a clock that is set back.
 func TestHistory(t *testing.T) {
-	h := history{began: noon}
+	h := history{}
 	now := noon
 	for range int(48 * time.Hour / fine) {
 		h.add(now, sums{nodes: 2, cpu: account{batch: 4000 + now.Unix()%2, bound: 6000, capacity: 10_000}})
