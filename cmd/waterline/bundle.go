@@ -245,7 +245,7 @@ func (b *bundle) agent(ctx context.Context, a *apis, node string) {
 
 // answers adds what the agent of a node answers at a port, each path as a file.
 func (b *bundle) answers(ctx context.Context, a *apis, node, dir string, port int, paths map[string]string) {
-	address, stop, err := forwardToPort(ctx, a, node, port)
+	address, stop, err := forwardToNode(ctx, a, node, port)
 	if err != nil {
 		b.lacks(fmt.Sprintf("%s port %d", dir, port), err)
 		return

@@ -119,9 +119,8 @@ func (s system) print(out io.Writer, documents []convert.Document, o convert.Opt
 	}
 	var errs []error
 	for _, document := range all {
-		if _, err := kube.ParsePolicy([]byte(document)); err != nil {
-			errs = append(errs, err)
-		}
+		_, err := kube.ParsePolicy([]byte(document))
+		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("the input makes policies that cannot be used: %w", err)

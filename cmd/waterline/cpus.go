@@ -111,11 +111,10 @@ func onlyNode(nodes []string, namespace string) (string, error) {
 // showCPUPlan shows an agent's answer to a plan request. The error is the refusal of the pod.
 func showCPUPlan(ctx context.Context, out io.Writer, address string, request serve.CPURequest, o *output) error {
 	var p serve.CPUPlan
-	err := getFromAgent(ctx, address, "/cpus", url.Values{"plan": {request.String()}}, &p)
-	if err != nil {
+	if err := getFromAgent(ctx, address, "/cpus", url.Values{"plan": {request.String()}}, &p); err != nil {
 		return err
 	}
-	err = o.print(out, spelled(p), func() error { return printCPUPlan(out, &p, request) })
+	err := o.print(out, spelled(p), func() error { return printCPUPlan(out, &p, request) })
 	if err == nil && p.Refusal != "" {
 		err = fmt.Errorf("pod %s/%s would not become %s: %s", request.Namespace, request.Name, request.Mode, p.Refusal)
 	}

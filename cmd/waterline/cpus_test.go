@@ -247,7 +247,7 @@ func TestNoAgentOnNode(t *testing.T) {
 	if err != nil || node != "worker-3" {
 		t.Fatalf("the pod is on %q, %v", node, err)
 	}
-	_, _, err = forwardToNode(t.Context(), a, node)
+	_, _, err = forwardToNode(t.Context(), a, node, agentPort)
 	if err == nil || err.Error() != "no agent runs on node worker-3, in namespace waterline-system" {
 		t.Errorf("got %v", err)
 	}

@@ -31,8 +31,8 @@ func demoCommand() *cobra.Command {
 and real load, then their tables and a report to open in a browser. It needs root, takes most of the CPU meanwhile, and
 leaves nothing behind.`,
 		Example: "  sudo waterline demo --out /tmp/demo",
-		Args: refusing("demo takes no arguments, but got %q; the lab, a command in the source tree, runs single experiments: " +
-			"see \"out/bin/lab --help\" after \"make build\""),
+		Args: refusing("demo takes no arguments, but got %q; the lab, a command in the source tree, runs single " +
+			"experiments: see \"out/bin/lab --help\" after \"make build\""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return demo(cmd, cfg, out) },
 	}
 	cmd.Flags().StringVar(&out, "out", "out/demo", "directory for the report")

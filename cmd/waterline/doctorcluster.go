@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	semver "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/rest"
 
@@ -244,7 +243,7 @@ func restless(n *serve.NodeExplanation) bool {
 func askNode(ctx context.Context, a *apis, node string) (*serve.NodeExplanation, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	address, stop, err := forwardToNode(ctx, a, node)
+	address, stop, err := forwardToNode(ctx, a, node, agentPort)
 	if err != nil {
 		return nil, err
 	}
@@ -288,10 +287,10 @@ func (d *doctor) namespaces(ctx context.Context, client rest.Interface) error {
 func findObstacles(ctx context.Context, client rest.Interface) ([]obstacle, error) {
 	var limits corev1.LimitRangeList
 	var quotas corev1.ResourceQuotaList
-	for resource, into := range map[string]runtime.Object{"limitranges": &limits, "resourcequotas": &quotas} {
-		if err := list(ctx, client, resource, "", into); err != nil {
-			return nil, err
-		}
+	if err := cmp.Or(
+		list(ctx, client, "limitranges", "", &limits), list(ctx, client, "resourcequotas", "", &quotas),
+	); err != nil {
+		return nil, err
 	}
 	var all []obstacle
 	for _, l := range limits.Items {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
@@ -54,12 +55,11 @@ func (d *doctor) kubelet(proc string, driver cgroup.Driver) {
 	switch {
 	case errors.Is(err, errNoKubelet):
 		d.note("", "%v", err)
-		return
 	case err != nil:
 		d.note("", "the kubelet's configuration cannot be read: %v", err)
-		return
+	default:
+		d.judgeKubelet(config, path, driver)
 	}
-	d.judgeKubelet(config, path, driver)
 }
 
 // judgeKubelet checks a configuration.
@@ -100,36 +100,24 @@ func readKubeletConfig(proc string) (*kubeletConfig, string, error) {
 		if err != nil {
 			return nil, "", err
 		}
-		file := flagOf(strings.Split(string(line), "\x00"), "config")
-		if file == "" {
+		flags := pflag.NewFlagSet("kubelet", pflag.ContinueOnError)
+		flags.ParseErrorsAllowlist.UnknownFlags = true
+		file := flags.String("config", "", "")
+		if err := flags.Parse(strings.Split(string(line), "\x00")); err != nil || *file == "" {
 			return nil, "", errors.New("its flags name no file with --config")
 		}
 		// As the kubelet sees it, which may have a file system of its own.
-		document, err := os.ReadFile(filepath.Join(dir, "root", file))
+		document, err := os.ReadFile(filepath.Join(dir, "root", *file))
 		if err != nil {
 			return nil, "", err
 		}
 		var config kubeletConfig
 		if err := yaml.Unmarshal(document, &config); err != nil {
-			return nil, "", fmt.Errorf("%s: %w", file, err)
+			return nil, "", fmt.Errorf("%s: %w", *file, err)
 		}
-		return &config, file, nil
+		return &config, *file, nil
 	}
 	return nil, "", errNoKubelet
-}
-
-// flagOf returns the value of a flag in a command line.
-func flagOf(args []string, name string) string {
-	for i, arg := range args {
-		flag := strings.TrimLeft(arg, "-")
-		if value, found := strings.CutPrefix(flag, name+"="); found {
-			return value
-		}
-		if flag == name && flag != arg && i+1 < len(args) {
-			return args[i+1]
-		}
-	}
-	return ""
 }
 
 // runtime checks that the container runtime has its plugin interface on.

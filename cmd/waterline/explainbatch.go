@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -48,14 +49,12 @@ func judgeBatch(pod *corev1.Pod, namespace *corev1.Namespace, policies []v1alpha
 // sayBatch puts into words whether a pod is batch. The outcome is that of the same pod if it were created now.
 func sayBatch(pod *corev1.Pod, o *admit.Outcome, idle []string) string {
 	batch, _ := kube.Pod(pod, "")
-	tier := model.TierBatch
-	if batch != nil && batch.Tier != "" {
-		tier = batch.Tier
-	}
+	batch = cmp.Or(batch, &model.Pod{}) // nil: the UID is none that an API server assigns
+	tier := cmp.Or(batch.Tier, model.TierBatch)
 	class, _, _ := kube.Class(pod.Labels)
 	slipped := ", but it was admitted without batch requests: the webhook was unreachable, nothing was sold, or the pod " +
 		"was not batch yet. The scheduler counts it as online. Delete it, so that its owner creates it again"
-	requests := batch != nil && (batch.Batch != model.Amount{} || batch.Mid != model.Amount{})
+	requests := batch.Batch != model.Amount{} || batch.Mid != model.Amount{}
 	switch {
 	case o.Why == admit.OtherNames:
 		return fmt.Sprintf("batch, tier %s, because it requests resources under Koordinator's names. Waterline sells "+
@@ -69,7 +68,7 @@ func sayBatch(pod *corev1.Pod, o *admit.Outcome, idle []string) string {
 			"is, and the scheduler counts it as online. Set mode: Enforce in a policy that has cpu or memory, and then delete " +
 			"the pod, so that its owner creates it again" + notCounted(idle)
 	}
-	if o.Why != admit.ByLabel && batch != nil && batch.Class == model.ClassBE {
+	if o.Why != admit.ByLabel && batch.Class == model.ClassBE {
 		return fmt.Sprintf("batch, tier %s, because it requests batch resources", tier)
 	}
 	switch o.Why {

@@ -53,7 +53,7 @@ func (e *explainer) nodeAnswer(ctx context.Context, a *apis, name string) (answe
 		if n.Cluster, err = readNodeFacts(ctx, a, n.Name, time.Now()); err != nil {
 			return nil, err
 		}
-		forwarded, stop, err := forwardToNode(ctx, a, n.Name)
+		forwarded, stop, err := forwardToNode(ctx, a, n.Name, agentPort)
 		if n.unasked = err != nil; err != nil {
 			return n, fmt.Errorf("what the node decided is not known: %w", err)
 		}

@@ -71,7 +71,7 @@ func (e *explainer) pod(ctx context.Context, a *apis, name string) (answer, erro
 		}
 		return &podAnswer{Cluster: facts}, nil
 	}
-	address, stop, err := forwardToNode(ctx, a, facts.Node)
+	address, stop, err := forwardToNode(ctx, a, facts.Node, agentPort)
 	if err != nil {
 		return &podAnswer{Cluster: facts}, fmt.Errorf("what the node decided is not known: %w", err)
 	}

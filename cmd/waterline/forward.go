@@ -82,19 +82,14 @@ func (r *reach) agent(ctx context.Context, address, node, namespace, pod string)
 			return "", "", nil, err
 		}
 	}
-	at, closed, err = forwardToNode(ctx, a, node)
+	at, closed, err = forwardToNode(ctx, a, node, agentPort)
 	return at, node, closed, err
 }
 
-// forwardToNode opens a way to the local address of the agent on a node, as forwardToPort does.
-func forwardToNode(ctx context.Context, a *apis, node string) (string, func(), error) {
-	return forwardToPort(ctx, a, node, agentPort)
-}
-
-// forwardToPort opens a way to the agent on a node, through the API server, so that its RBAC decides who may see: it
-// takes the verb create on pods/portforward in the agent's namespace. It returns a local address and what closes the
-// way.
-func forwardToPort(ctx context.Context, a *apis, node string, port int) (string, func(), error) {
+// forwardToNode opens a way to a port of the agent on a node, through the API server, so that its RBAC decides who may
+// see: it takes the verb create on pods/portforward in the agent's namespace. It returns a local address and what
+// closes the way.
+func forwardToNode(ctx context.Context, a *apis, node string, port int) (string, func(), error) {
 	found, err := agents(ctx, a, node)
 	if err != nil {
 		return "", nil, fmt.Errorf("looking up the agent on node %s: %w", node, err)

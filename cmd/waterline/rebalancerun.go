@@ -46,10 +46,11 @@ const (
 // their replacements landed: the scheduler decides where that is.
 func (m *mover) carryOut(ctx context.Context, in rebalance.Input) ([]doneMove, error) {
 	var done []doneMove
+	moved := 0
 	for {
 		plan := rebalance.Decide(in)
 		if len(plan.Moves) == 0 {
-			m.say("\n%d pods were moved.", movedOf(done))
+			m.say("\n%d pods were moved.", moved)
 			return done, nil
 		}
 		next := &plan.Moves[0]
@@ -69,8 +70,9 @@ func (m *mover) carryOut(ctx context.Context, in rebalance.Input) ([]doneMove, e
 		done = append(done, d)
 		switch {
 		case err != nil:
-			return done, fmt.Errorf("stopped after %d moves: %w", movedOf(done), err)
+			return done, fmt.Errorf("stopped after %d moves: %w", moved, err)
 		case outcome == outcomeMoved:
+			moved++
 			m.say("%s/%s left %s; %s runs on %s after %.1f s", next.Namespace, next.Name, next.From, d.Pod, d.Node, d.Seconds)
 			in = rebalance.Landed(in, next, d.Node, string(pod.UID))
 		case outcome == outcomeRefused:
@@ -84,17 +86,6 @@ func (m *mover) carryOut(ctx context.Context, in rebalance.Input) ([]doneMove, e
 			in = rebalance.Keep(in, next.UID, rebalance.NotReady)
 		}
 	}
-}
-
-// movedOf counts the pods that were moved.
-func movedOf(done []doneMove) int {
-	n := 0
-	for _, d := range done {
-		if d.Outcome == outcomeMoved {
-			n++
-		}
-	}
-	return n
 }
 
 // move evicts a pod and waits until its replacement is ready, which it returns. The plan knows which pods were ready at

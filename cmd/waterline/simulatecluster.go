@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,10 +134,7 @@ func (r *clusterRun) flags(flags *pflag.FlagSet) {
 
 // check returns an error that says which flag is wrong. changed reports whether a flag was given.
 func (r *clusterRun) check(changed func(flag string) bool) error {
-	if err := r.recorded.check(changed); err != nil {
-		return err
-	}
-	if err := r.crew.check(changed); err != nil {
+	if err := cmp.Or(r.recorded.check(changed), r.crew.check(changed)); err != nil {
 		return err
 	}
 	if r.crew.file != "" && !changed("load") {

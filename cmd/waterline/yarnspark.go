@@ -15,16 +15,14 @@ func readSparkDefaults(path string) (map[string]string, error) {
 		return nil, fmt.Errorf("--spark-defaults: %w", err)
 	}
 	all := map[string]string{}
-	number := 0
-	for line := range strings.Lines(string(content)) {
-		number++
+	for i, line := range strings.Split(string(content), "\n") {
 		line = strings.TrimSpace(line)
 		switch {
 		case line == "", line[0] == '#', line[0] == '!':
 			continue
 		case strings.HasSuffix(line, `\`):
 			return nil, fmt.Errorf("--spark-defaults: %s:%d: %q goes on in the next line, which this command does not read; "+
-				"write it in one line", path, number, line)
+				"write it in one line", path, i+1, line)
 		}
 		end := strings.IndexAny(line, " \t=:")
 		if end < 0 {

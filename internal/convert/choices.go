@@ -79,7 +79,8 @@ func reachable(all []choice) []choice {
 	var kept []choice
 	for _, c := range all {
 		conditions := requirements(c.nodes)
-		if !slices.ContainsFunc(kept, func(earlier choice) bool { return conditions.IsSuperset(requirements(earlier.nodes)) }) {
+		hasAll := func(earlier choice) bool { return conditions.IsSuperset(requirements(earlier.nodes)) }
+		if !slices.ContainsFunc(kept, hasAll) {
 			kept = append(kept, c)
 		}
 	}
