@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -91,12 +92,8 @@ func servingManager(ctx context.Context, a *apis) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("looking up the manager: %w", err)
 	}
-	ready := false
-	for _, p := range list.Items {
-		if !kube.Ready(&p) {
-			continue
-		}
-		ready = true
+	ready := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return !kube.Ready(&p) })
+	for _, p := range ready {
 		for _, container := range p.Spec.Containers {
 			for _, port := range container.Ports {
 				if port.ContainerPort == dashboardPort {
@@ -105,7 +102,7 @@ func servingManager(ctx context.Context, a *apis) (string, error) {
 			}
 		}
 	}
-	if ready {
+	if len(ready) > 0 {
 		return "", errors.New("the manager has no dashboard: install the chart with --set dashboard.enabled=true")
 	}
 	return "", fmt.Errorf("no manager is ready in namespace %s", a.home(ctx))

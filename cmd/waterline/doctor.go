@@ -55,6 +55,7 @@ type doctor struct {
 	out      io.Writer
 	output   *output
 	findings []finding
+	failed   int // findings that are bad
 }
 
 type finding struct {
@@ -74,6 +75,9 @@ func (d *doctor) bad(fix, format string, args ...any)  { d.add(levelBad, fix, fo
 func (d *doctor) add(level, fix, format string, args ...any) {
 	f := finding{level, fmt.Sprintf(format, args...), fix}
 	d.findings = append(d.findings, f)
+	if level == levelBad {
+		d.failed++
+	}
 	if d.output.data() || d.output.wide() {
 		return
 	}
@@ -85,12 +89,6 @@ func (d *doctor) add(level, fix, format string, args ...any) {
 
 // result prints findings that were not printed yet, and returns an error if one is bad.
 func (d *doctor) result() error {
-	failed := 0
-	for _, f := range d.findings {
-		if f.Level == levelBad {
-			failed++
-		}
-	}
 	if d.output.data() || d.output.wide() {
 		err := d.output.print(d.out, d.findings, func() error {
 			return table(d.out, "LEVEL\tFINDING\tWHAT TO DO", d.findings, func(f *finding) string {
@@ -101,8 +99,8 @@ func (d *doctor) result() error {
 			return err
 		}
 	}
-	if failed > 0 {
-		return fmt.Errorf("%d of the checks failed", failed)
+	if d.failed > 0 {
+		return fmt.Errorf("%d of the checks failed", d.failed)
 	}
 	return nil
 }

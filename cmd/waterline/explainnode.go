@@ -199,17 +199,13 @@ func printNode(out io.Writer, name string, e *serve.NodeExplanation) error {
 		line("  past predictions exceeded", missed(&cpu.Peaks[h]), missed(&memory.Peaks[h]))
 	}
 	line("", "", "")
-	for _, tier := range []model.Tier{model.TierMid, model.TierBatch} {
-		of := func(a *model.TierAmounts) int64 {
-			if tier == model.TierMid {
-				return a.Mid
-			}
-			return a.Batch
-		}
+	sales := func(tier model.Tier, of func(a *model.TierAmounts) int64) {
 		both(fmt.Sprintf("%s: could be sold", tier), func(a *model.Account) int64 { return of(&a.Room) })
 		both("  is sold", func(a *model.Account) int64 { return of(&a.Offer) })
 		both("  is bound", func(a *model.Account) int64 { return of(&a.Bound) })
 	}
+	sales(model.TierMid, func(a *model.TierAmounts) int64 { return a.Mid })
+	sales(model.TierBatch, func(a *model.TierAmounts) int64 { return a.Batch })
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("writing the table: %w", err)
 	}

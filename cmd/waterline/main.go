@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -60,15 +59,14 @@ func refusing(format string) cobra.PositionalArgs {
 	}
 }
 
-// parentCommand returns a command that only has others below it.
-func parentCommand(name, short string, children ...*cobra.Command) *cobra.Command {
-	names := namesOf(children, func(child **cobra.Command) string { return (*child).Name() })
+// parentCommand returns a command that only has another one below it.
+func parentCommand(name, short string, child *cobra.Command) *cobra.Command {
 	c := &cobra.Command{
 		Use: name, Short: short,
-		Args: refusing("there is no " + name + " command %q; it has " + strings.Join(names, " and ")),
+		Args: refusing("there is no " + name + " command %q; it has " + child.Name()),
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(children...)
+	c.AddCommand(child)
 	return c
 }
 

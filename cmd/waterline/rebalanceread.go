@@ -97,10 +97,14 @@ func (f *clusterFacts) input(s rebalance.Settings) rebalance.Input {
 			continue
 		}
 		pod.NamespaceLabels = f.namespaces[p.Namespace]
+		ask := f.ask(pod, p.Spec.NodeName)
+		if pod.QoS == model.BestEffort {
+			ask.Shares = 0 // its weight counts inside the BestEffort class only
+		}
 		in.Pods = append(in.Pods, rebalance.Pod{
 			UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, Owner: pod.Owner,
-			Kept: f.kept(&p, pod), Online: pod.Class.Online(), Ready: kube.Ready(&p), Age: f.at.Sub(pod.Created),
-			Priority: kube.Priority(&p), Weight: f.weight(pod, p.Spec.NodeName),
+			Kept: f.kept(&p, pod, &ask), Online: pod.Class.Online(), Ready: kube.Ready(&p), Age: f.at.Sub(pod.Created),
+			Priority: kube.Priority(&p), Weight: ask.Shares,
 			Request: model.Amount{CPU: pod.RequestMilli, Memory: pod.MemoryRequest}, Limit: pod.LimitMilli,
 			Budget: budgets.of(&p), Where: where.of(&p),
 		})
@@ -152,15 +156,6 @@ func holds(n *corev1.Node, condition corev1.NodeConditionType) bool {
 	})
 }
 
-// weight returns the weight of a pod by its annotation or by the policy of its node, in shares, as far as that policy
-// allows it. A BestEffort pod has none: its weight counts inside the BestEffort class only.
-func (f *clusterFacts) weight(pod *model.Pod, on string) int64 {
-	if pod.QoS == model.BestEffort {
-		return 0
-	}
-	return f.ask(pod, on).Shares
-}
-
 // ask returns what a pod asks of its node under the node's policy.
 func (f *clusterFacts) ask(pod *model.Pod, on string) node.Ask {
 	policy := model.DefaultPolicy()
@@ -172,9 +167,9 @@ func (f *clusterFacts) ask(pod *model.Pod, on string) node.Ask {
 	return node.AskOf(pod, &policy)
 }
 
-// kept returns why a pod must stay, as far as its own object and the policy of its node show. Which CPUs of other nodes
+// kept returns why a pod must stay, as far as its own object and what it asks of its node show. Which CPUs of other nodes
 // are free for pods with CPUs of their own is not evaluated.
-func (f *clusterFacts) kept(p *corev1.Pod, pod *model.Pod) rebalance.Code {
+func (f *clusterFacts) kept(p *corev1.Pod, pod *model.Pod, ask *node.Ask) rebalance.Code {
 	switch {
 	case kube.NodeBound(p):
 		return rebalance.NodeBound
@@ -186,7 +181,7 @@ func (f *clusterFacts) kept(p *corev1.Pod, pod *model.Pod) rebalance.Code {
 		return rebalance.WantsToStay
 	case p.Spec.RestartPolicy == corev1.RestartPolicyNever || p.Spec.RestartPolicy == corev1.RestartPolicyOnFailure:
 		return rebalance.RunsToEnd
-	case kube.Constrained(p) || len(f.ask(pod, p.Spec.NodeName).CPUs) > 0:
+	case kube.Constrained(p) || len(ask.CPUs) > 0:
 		return rebalance.Constrained
 	case kube.LocalData(p) && !f.localData:
 		return rebalance.LocalData

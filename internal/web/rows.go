@@ -58,18 +58,15 @@ func (r *rows) read(o *v1alpha1.NodeReport) node {
 	s := &o.Status
 	n := node{
 		revision: r.revision.Add(1), policy: s.Policy, mode: string(s.Mode), selling: string(s.Selling), hot: s.Hot,
-		harm:   s.HarmSignal,
-		lost:   kube.Withdrawn(o),
-		cpu:    accountOf(s.CPU, milli),
-		memory: accountOf(s.Memory, mebi),
-		unsold: notSold(s.CPU) && notSold(s.Memory),
+		harm:     s.HarmSignal,
+		lost:     kube.Withdrawn(o),
+		cpu:      accountOf(s.CPU, milli),
+		memory:   accountOf(s.Memory, mebi),
+		unsold:   notSold(s.CPU) && notSold(s.Memory),
+		pressure: s.Pressure.DeepCopy(),
 	}
 	if s.Changed != nil {
 		n.changed = s.Changed.Unix()
-	}
-	if p := s.Pressure; p != nil {
-		pressure := *p
-		n.pressure = &pressure
 	}
 	return n
 }

@@ -37,9 +37,7 @@ func (s Stages) Draw() *Canvas {
 	}
 	most := 0.0
 	for _, stage := range s.Stages {
-		for _, v := range stage.Below {
-			most = max(most, v)
-		}
+		most = max(most, Highest([]Line{{Values: stage.Below}}))
 	}
 	below := Frame{Left: stagesLeft, Right: stagesRight, Top: costTop, Bottom: costBottom}.Scale(c, most, 3, s.Unit)
 	n := float64(max(len(s.Stages), 1))
