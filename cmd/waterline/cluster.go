@@ -165,13 +165,10 @@ func getJSON(ctx context.Context, request *rest.Request, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// completionTimeout is how long a shell waits for names.
-const completionTimeout = 3 * time.Second
-
-// completion completes names of objects. A cluster that does not answer completes nothing.
+// completion completes names of objects. A cluster that does not answer within three seconds completes nothing.
 func (r *reach) completion(from func(ctx context.Context, a *apis) ([]string, error)) cobra.CompletionFunc {
 	return func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
+		ctx, cancel := context.WithTimeout(c.Context(), 3*time.Second)
 		defer cancel()
 		a, err := r.connect()
 		if err != nil {

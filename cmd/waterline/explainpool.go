@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/docs"
 )
 
 type poolAnswer struct {
@@ -81,9 +82,9 @@ func engineOf(p *v1alpha1.WorkerPool) string {
 // poolMeanings returns the words for the phases and reasons of a pool's workers.
 func poolMeanings(p *v1alpha1.WorkerPool) meanings {
 	if p.Spec.YARN != nil {
-		return inYARN()
+		return docs.Meanings(docs.YARN)
 	}
-	return inOLAP()
+	return docs.Meanings(docs.OLAP)
 }
 
 func (p *poolAnswer) meanings() meanings { return p.words }

@@ -16,10 +16,6 @@ type meanings map[string]docs.Meaning
 // reasons are the meanings of all reason codes and operands.
 func reasons() meanings { return docs.Meanings(docs.Reasons) }
 
-// inYARN are the meanings of the phases and reasons of a worker of kind yarn; inOLAP of one of another kind.
-func inYARN() meanings { return docs.Meanings(docs.YARN) }
-func inOLAP() meanings { return docs.Meanings(docs.OLAP) }
-
 // said matches a word that may be a reason code, with the operands behind it.
 var said = regexp.MustCompile(`\b([A-Z][A-Za-z]+)\b((?: [a-z]+=[^\s;,]+)*)`)
 

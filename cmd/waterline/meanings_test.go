@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/waterline-io/waterline/docs"
 )
 
 // codesOf returns the reason codes that a file of the source declares.
@@ -64,7 +66,7 @@ func TestMeanings(t *testing.T) {
 
 // TestWorkerMeanings checks that explain has words for each phase and reason of a worker.
 func TestWorkerMeanings(t *testing.T) {
-	for rule, all := range map[string]meanings{"pool": inYARN(), "pool/crew": inOLAP()} {
+	for rule, all := range map[string]meanings{"pool": docs.Meanings(docs.YARN), "pool/crew": docs.Meanings(docs.OLAP)} {
 		codes := codesOf(t, "../../internal/decide/cluster/"+rule+"/step.go", `(?:Phase|Code) += "(\w+)"`)
 		if len(codes) < 25 {
 			t.Fatalf("%s: found %d phases and reasons", rule, len(codes))

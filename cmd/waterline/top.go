@@ -78,7 +78,7 @@ its agent measures them each second.
 On a terminal the picture is refreshed each second, less often in a large cluster; q ends it, and the keys in the last
 line sort. Elsewhere, and with --once or another output than text, it is shown once.`,
 		Example: "  waterline top\n  waterline top --sort sold --once\n  waterline top pods worker-3",
-		Args:    t.checked(noArguments, orderNames(nodeOrders)),
+		Args:    noArguments,
 		RunE: t.cluster.connected(func(c *cobra.Command, a *apis) error {
 			return watch(c, &t, nodeOrders, func(ctx context.Context) ([]nodeStatus, string, error) {
 				r, err := readInventory(ctx, a)
@@ -107,7 +107,7 @@ for a batch pod), the weight that Waterline set, the CPU that a limited batch po
 task of the pod waited for a CPU or its quota throttled it.`,
 		Example: `  waterline top pods worker-3 --sort wait
   waterline top pods --agent 127.0.0.1:9465               (without a cluster)`,
-		Args: t.checked(func(_ *cobra.Command, args []string) error {
+		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 1:
 				return usageError(fmt.Errorf("name one node, not %d", len(args)))
@@ -115,7 +115,7 @@ task of the pod waited for a CPU or its quota throttled it.`,
 				return usageError(fmt.Errorf("use either --agent or a node's name, not both: %q", args[0]))
 			}
 			return nil
-		}, orderNames(podOrders)),
+		},
 		ValidArgsFunction: func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
@@ -142,17 +142,15 @@ task of the pod waited for a CPU or its quota throttled it.`,
 	return c
 }
 
+// flags adds the flags of top, and the check of the order to that of the arguments.
 func (t *top) flags(c *cobra.Command, orders []string) {
 	t.cluster.flags(c)
 	c.Flags().StringVar(&t.sort, "sort", orders[0], "sort by "+either(orders))
 	_ = c.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(orders, cobra.ShellCompDirectiveNoFileComp))
 	c.Flags().BoolVar(&t.once, "once", false, "show it once")
 	t.output.flag(c, formWide)
-}
-
-// checked checks the order besides the arguments.
-func (t *top) checked(args cobra.PositionalArgs, orders []string) cobra.PositionalArgs {
-	return func(c *cobra.Command, given []string) error {
+	args := c.Args
+	c.Args = func(c *cobra.Command, given []string) error {
 		if !slices.Contains(orders, t.sort) {
 			return usageError(fmt.Errorf("--sort %q: write %s", t.sort, either(orders)))
 		}

@@ -19,9 +19,6 @@ import (
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
-// checkTime bounds a check. Each request and each look-up of a name has a bound of its own.
-const checkTime = 2 * time.Minute
-
 func yarnCheckCommand() *cobra.Command {
 	y := yarnFacts{}
 	var floor, sparkDefaults, mapredSite, workerSite string
@@ -72,7 +69,8 @@ The exit code is 0 if everything was checked and there is neither an error nor a
 			return usageError(err)
 		},
 		RunE: func(c *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(c.Context(), checkTime)
+			// Each request and each look-up of a name has a bound of its own.
+			ctx, cancel := context.WithTimeout(c.Context(), 2*time.Minute)
 			defer cancel()
 			report := yarncheck.Check(y.read(ctx))
 			report.Findings = slices.DeleteFunc(report.Findings, func(f yarncheck.Finding) bool {
