@@ -33,7 +33,7 @@ func dashboardCommand() *cobra.Command {
 
 Where the kubeconfig has a token, or a program that makes one, the page uses it: the address carries a code for this run
 only, and the token does not reach the browser. Where it has a client certificate, the page asks for a token.`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: cluster.connected(func(c *cobra.Command, a *apis) error { return runDashboard(c, a, address) }),
 	}
 	cluster.flags(c)

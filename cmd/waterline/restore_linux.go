@@ -27,7 +27,7 @@ func restoreCommand() *cobra.Command {
 
 Files of known pods get the value that the kubelet computes from their specs; --kubeconfig with --node-name, or --pods,
 says where the pods are found. All other files get the newest value of another writer, from the undo record.`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), 30*time.Second)
 			defer cancel()
