@@ -167,8 +167,8 @@ func (f *clusterFacts) ask(pod *model.Pod, on string) node.Ask {
 	return node.AskOf(pod, &policy)
 }
 
-// kept returns why a pod must stay, as far as its own object and what it asks of its node show. Which CPUs of other nodes
-// are free for pods with CPUs of their own is not evaluated.
+// kept returns why a pod must stay, as far as its own object and what it asks of its node show. Which CPUs of other
+// nodes are free for pods with CPUs of their own is not evaluated.
 func (f *clusterFacts) kept(p *corev1.Pod, pod *model.Pod, ask *node.Ask) rebalance.Code {
 	switch {
 	case kube.NodeBound(p):

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/model"
 )
 
 // The inputs of [CPUShareSyncer].
@@ -17,6 +16,9 @@ const (
 	kubeletConfig = "KubeletConfiguration"
 	annotations   = "annotations"
 )
+
+// The bounds of a weight, in shares.
+const minShares, maxShares = 2, 262144
 
 // CPUShareSyncerKeys returns the table of what sets up cpu-share-syncer: its DaemonSet, the kubelet's configuration,
 // and its annotation. What the flags of its program mean is not published.
@@ -40,7 +42,7 @@ func CPUShareSyncerKeys() []Key {
 // pods and of workloads' templates. The error lists everything that cannot be used.
 func CPUShareSyncer(documents []Document, o Options) (*Result, error) {
 	n := notes{table: CPUShareSyncerKeys()}
-	most := int64(model.MaxShares)
+	most := int64(maxShares)
 	p := Policy{Name: "cpu-share-syncer"}
 	// It writes to the pods' own cgroups, with the quotas of all pods switched off.
 	p.Spec.Weight = v1alpha1.WeightSpec{Max: &most, Quota: v1alpha1.QuotaUnlimited}
@@ -75,7 +77,7 @@ func CPUShareSyncer(documents []Document, o Options) (*Result, error) {
 	}}
 	if highest > 0 {
 		r.Needs = append(r.Needs, fmt.Sprintf("The highest weight that these pods ask for is %d. The field weight.max "+
-			"allows up to %d; lower it to that.", highest, model.MaxShares))
+			"allows up to %d; lower it to that.", highest, maxShares))
 	}
 	p.Notes = n.all
 	r.Policies = []Policy{p}
@@ -148,9 +150,9 @@ func (n *notes) weights(d *Document) int64 {
 			continue
 		}
 		shares, err := strconv.ParseInt(text(value), 10, 64)
-		if err != nil || shares < model.MinShares || shares > model.MaxShares {
+		if err != nil || shares < minShares || shares > maxShares {
 			n.bad(d.String(), "annotation "+key, value, fmt.Sprintf("an integer from %d to %d as a text, where 1024 is one CPU",
-				model.MinShares, model.MaxShares))
+				minShares, maxShares))
 			continue
 		}
 		highest = max(highest, shares)

@@ -258,7 +258,7 @@ func TestLabels(t *testing.T) {
 	if none, err := c.Labels(t.Context()); err != nil || len(none) != 0 {
 		t.Errorf("no labels: %v, %v", none, err)
 	}
-	if err := c.AddLabel(t.Context(), Label{"elastic", true}); err != nil {
+	if err := c.AddLabel(t.Context(), Label{Name: "elastic", Exclusive: true}); err != nil {
 		t.Error(err)
 	}
 	sent := r.requests("POST /add")
@@ -266,12 +266,12 @@ func TestLabels(t *testing.T) {
 		t.Errorf("sent %q", sent)
 	}
 	var status *StatusError
-	err := c.AddLabel(t.Context(), Label{"elastic", false})
+	err := c.AddLabel(t.Context(), Label{Name: "elastic"})
 	if !errors.As(err, &status) || status.Status != 400 || status.Exception != "BadRequestException" {
 		t.Errorf("another exclusivity: %v", err)
 	}
 	var none *NoEffectError
-	if err := c.AddLabel(t.Context(), Label{"other", false}); !errors.As(err, &none) {
+	if err := c.AddLabel(t.Context(), Label{Name: "other"}); !errors.As(err, &none) {
 		t.Errorf("a label that does not appear: %v", err)
 	}
 	labels, err := c.Labels(t.Context())

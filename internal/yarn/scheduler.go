@@ -9,11 +9,11 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// The queues of the CapacityScheduler.
-type (
-	Queue     = model.Queue
-	Partition = model.Partition
-)
+// Queue is a queue of the CapacityScheduler.
+type Queue = model.Queue
+
+// Partition is the part of a queue in one partition of the cluster.
+type Partition = model.Partition
 
 type usageJSON struct {
 	Label       string       `json:"partitionName"`

@@ -57,7 +57,7 @@ func good() *Input {
 		Scheduler: Scheduler{"capacityScheduler", model.Queue{Path: "root", Queues: []model.Queue{
 			queue("root.default", ""), queue("root.batch", "elastic"),
 		}}},
-		Labels: []model.NodeLabel{{"elastic", true}},
+		Labels: []model.NodeLabel{{Name: "elastic", Exclusive: true}},
 		Nodes:  []Node{{"n1", "", true, size}, {"n2", "", true, size}, {"w1", "elastic", true, Size{1024, 1}}},
 		Hosts:  []Host{host("n1", "10.0.0.1"), host("n2", "10.0.0.2"), host("w1", "10.0.1.1")},
 	}
@@ -187,7 +187,7 @@ func command(in *Input, words []string) error {
 	case "label":
 		in.Labels = slices.DeleteFunc(in.Labels, func(l model.NodeLabel) bool { return l.Name == arg(1) })
 		if arg(2) != "gone" {
-			in.Labels = append(in.Labels, model.NodeLabel{arg(1), arg(2) == "exclusive"})
+			in.Labels = append(in.Labels, model.NodeLabel{Name: arg(1), Exclusive: arg(2) == "exclusive"})
 		}
 	case "node":
 		in.Nodes = slices.DeleteFunc(in.Nodes, func(n Node) bool { return n.Host == arg(1) })
