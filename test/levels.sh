@@ -192,7 +192,6 @@ test)
 		after "$bed"
 		level "level 5a: node, v1 + cgroupfs driver" test-node go root etcd runc ip
 		level "level 5a: CPU manager policy static" test-node-static go root etcd runc ip
-		level "level 6b: YARN and Spark in pods" test-node-yarn go root etcd runc ip java mvn python3
 		level "level 5b: node, v2 + systemd driver, in a virtual machine" test-node-v2 \
 			go root etcd runc ip qemu-system-x86_64 mmdebstrap
 	}
@@ -215,7 +214,10 @@ lane first
 lane second
 lane third
 wait "${lanes[@]}"
-[ "$form" = test ] || level "level 5a: node, alone" test-node-alone docker-registry go root etcd runc ip
+if [ "$form" != test ]; then # pools get what other programs leave of the machine, so these run alone
+	level "level 5a: node, alone" test-node-alone docker-registry go root etcd runc ip
+	level "level 6b: YARN and Spark in pods" test-node-yarn go root etcd runc ip java mvn python3
+fi
 [ -z "$limit" ] || kill -- "-$limit"
 for name in packages building first second third; do
 	[ -e "$logs/done-$name" ] || fail "lane $name" "ended early: see what is the last line above"
