@@ -35,7 +35,7 @@ Run it on the node, as root. A kubelet writes every 60 seconds; --seconds 70 obs
 cluster instead, from anywhere and without root, run "waterline doctor cluster".
 
 The exit code is 1 if something is bad. Notes do not count.`,
-		Args: noArguments,
+		Args: refusing("doctor takes no argument but cluster, and got %q"),
 	}
 	check := nodeChecks(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {

@@ -57,7 +57,7 @@ func (e noPod) Error() string {
 	return fmt.Sprintf("this node has no pod %s in namespace %s", e.name, e.namespace)
 }
 
-// find returns the index of a pod. The error is a noPod.
+// find returns the index of a pod, the first one while a replaced one is still listed. The error is a noPod.
 func (v view) find(namespace, name string) (int, error) {
 	i := slices.IndexFunc(v.Pods, func(p *model.Pod) bool { return p.Namespace == namespace && p.Name == name })
 	if i < 0 || !v.Found {

@@ -152,6 +152,7 @@ func (k *keeper) round(ctx context.Context) bool {
 		k.report(ctx, now, p, nil, &t)
 		return true
 	}
+	// The finalizer keeps the pool until its workers are gone.
 	switch has := slices.Contains(p.Finalizers, v1alpha1.FinalizerPool); {
 	case has:
 	case p.DeletionTimestamp != nil:
