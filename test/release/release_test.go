@@ -382,7 +382,8 @@ func digests(t *testing.T, dir string) []string {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(string(content)) {
-			if !strings.Contains(line, "/charts/") { // its manifest has the time of the push
+			// The manifest of a chart has the time of the push, and only a signed release has a key.
+			if !strings.Contains(line, "/charts/") && !strings.HasSuffix(line, " cosign.pub\n") {
 				all = append(all, line)
 			}
 		}
