@@ -57,9 +57,8 @@ func Up(o Options) (*Bed, error) {
 	if err := b.plugin(); err != nil {
 		return nil, fmt.Errorf("making the plugin of TPC-H: %w", err)
 	}
-	// On a busy machine a worker that has just started answers so late that the failure detector takes it for dead.
 	return b, b.start("coordinator", CoordinatorHost, map[string]string{
-		"coordinator": "true", "node-scheduler.include-coordinator": "false", "failure-detector.enabled": "false",
+		"coordinator": "true", "node-scheduler.include-coordinator": "false",
 	}, nil)
 }
 
