@@ -275,7 +275,7 @@ func TestLabels(t *testing.T) {
 		t.Errorf("a label that does not appear: %v", err)
 	}
 	labels, err := c.Labels(t.Context())
-	if diff := cmp.Diff([]Label{{"elastic", true}, {"loose", false}}, labels); diff != "" || err != nil {
+	if diff := cmp.Diff([]Label{{Name: "elastic", Exclusive: true}, {Name: "loose"}}, labels); diff != "" || err != nil {
 		t.Errorf("labels (-want +got):\n%s%v", diff, err)
 	}
 
