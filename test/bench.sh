@@ -171,7 +171,8 @@ bench pools 18 e2e yarn-pools TestAPIPoolFigures -on=api # 500 and 2,000 NodeMan
 bench pools-yarn 10 yarn yarn 'TestPool(Night|Harm)Figures' -on=yarn
 bench pools-pressure 10 yarn yarn-pressure TestPoolPressureFigures -on=yarn
 bench pods-guard 8 pods yarn-guard TestYARNGuardFigures
-bench pods-spark 15 pods yarn 'TestYARNSpark|TestSparkNativeFigures|TestYARNPoolFigures' # beside Redis, on a real node
+bench pods-spark 15 pods yarn-spark TestYARNSpark # beside Redis, on a real node
+bench pods-yarn 10 pods yarn 'TestSparkNativeFigures|TestYARNPoolFigures'
 bench node 90 node - 'TestNode(Figures|SellFigures|NRIFigures|Harm|Measure|TranscodeFigures|QuickstartFigures|Colocate|Headline)'
 bench node-v2 15 node_v2 - TestNodeFigures -on=vm
 bench node-simulated 5 node simulated-node TestNodeSimulateFigures

@@ -147,7 +147,7 @@ func TestYARNSpark(t *testing.T) {
 		t.Errorf("waits for a CPU make p99 %v times as long, and %v times without Waterline", kept, plain)
 	}
 	c := noCrowd(t)
-	c.judge("yarn", withOthers(t, "yarn", metrics), nil)
+	c.judge("yarn-spark", metrics, nil)
 }
 
 // labNode returns this machine as a node for an experiment. What is made there is deleted when the test ends.
