@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -42,6 +43,7 @@ type api struct {
 	policies []v1alpha1.ColocationPolicy
 	pools    []v1alpha1.WorkerPool
 	pods     []corev1.Pod
+	events   [][]byte               // of reports, all so far: event i gives the resource version i+2
 	watchers map[chan []byte]string // by events: the resource
 }
 
@@ -109,7 +111,8 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Query().Get("watch") != "":
 		a.watch(w, r, kind)
 	case kind == "nodereports":
-		list := v1alpha1.NodeReportList{TypeMeta: kindOf("NodeReportList"), ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
+		list := v1alpha1.NodeReportList{TypeMeta: kindOf("NodeReportList"),
+			ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(1 + len(a.events))}}
 		for _, r := range a.reports {
 			list.Items = append(list.Items, *r)
 		}
@@ -175,10 +178,15 @@ func (a *api) reviewAccess(w http.ResponseWriter, r *http.Request) {
 	write(w, review)
 }
 
-// watch sends events until the client leaves.
+// watch sends the events after the client's resource version, until the client leaves.
 func (a *api) watch(w http.ResponseWriter, r *http.Request, kind string) {
 	events := make(chan []byte, 10_000)
 	a.watchers[events] = kind
+	if version, err := strconv.Atoi(r.URL.Query().Get("resourceVersion")); err == nil && kind == "nodereports" {
+		for _, event := range a.events[max(version, 1)-1:] {
+			events <- event
+		}
+	}
 	a.mu.Unlock()
 	defer a.mu.Lock()
 	w.WriteHeader(http.StatusOK)
@@ -208,6 +216,7 @@ func (a *api) change(what, name string, change func(*v1alpha1.NodeReport)) {
 		a.reports[name] = report
 	}
 	change(report)
+	report.ResourceVersion = strconv.Itoa(2 + len(a.events))
 	event, err := json.Marshal(map[string]any{"type": what, "object": report})
 	if err != nil {
 		a.t.Fatal(err)
@@ -215,6 +224,7 @@ func (a *api) change(what, name string, change func(*v1alpha1.NodeReport)) {
 	if what == "DELETED" {
 		delete(a.reports, name)
 	}
+	a.events = append(a.events, event)
 	for events, kind := range a.watchers {
 		if kind == "nodereports" {
 			events <- event
