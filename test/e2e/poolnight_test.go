@@ -67,7 +67,7 @@ func oneNight(t *testing.T) (l *livePool, figures map[string]float64) {
 	time.Sleep(time.Until(end.Add(-drain)))
 	stop()
 	jobs.add(func() error { // one comes when the pool has begun to drain
-		return l.runJob(t.Context(), hadoopBed.Sleep(t.Context(), 2, 1, 2*time.Second,
+		return runJob(t.Context(), l.rm, hadoopBed.Sleep(t.Context(), 2, 1, 2*time.Second,
 			"-Dmapreduce.job.queuename="+hadoop.LabelQueue))
 	})
 	time.Sleep(time.Until(end))
@@ -186,13 +186,13 @@ func (l *livePool) submit(more func() bool) *stream {
 	ctx := l.t.Context()
 	in := "-Dmapreduce.job.queuename=" + hadoop.LabelQueue
 	kinds := [][]func(i int) error{{
-		func(int) error { return l.runJob(ctx, hadoopBed.Sleep(ctx, 6, 1, 2*time.Second, in)) },
+		func(int) error { return runJob(ctx, l.rm, hadoopBed.Sleep(ctx, 6, 1, 2*time.Second, in)) },
 		func(int) error {
 			c, err := hadoopBed.ShellIn(ctx, hadoop.LabelQueue, "sleep 3", 3)
 			if err != nil {
 				return err
 			}
-			return l.runJob(ctx, c)
+			return runJob(ctx, l.rm, c)
 		},
 	}, {
 		func(i int) error {
@@ -200,7 +200,7 @@ func (l *livePool) submit(more func() bool) *stream {
 			if err != nil {
 				return err
 			}
-			if err := l.runJob(ctx, hadoopBed.Sort(ctx, rows, 2, in)); err != nil {
+			if err := runJob(ctx, l.rm, hadoopBed.Sort(ctx, rows, 2, in)); err != nil {
 				return err
 			}
 			return rows.Check()
@@ -218,7 +218,7 @@ func (l *livePool) submit(more func() bool) *stream {
 			if err != nil {
 				return err
 			}
-			return l.runJob(ctx, c)
+			return runJob(ctx, l.rm, c)
 		})
 	}
 	for _, kinds := range kinds {
@@ -270,7 +270,7 @@ func (s *stream) wait() (done int, failed []string) {
 
 // runJob runs a job's client until the job has ended. If the client failed, the ResourceManager has the last word: when
 // a master ends while the ResourceManager is away, MapReduce's client asks the history server, of which there is none.
-func (l *livePool) runJob(ctx context.Context, c *exec.Cmd) error {
+func runJob(ctx context.Context, rm *yarn.RM, c *exec.Cmd) error {
 	j, err := hadoop.StartJob(c)
 	if err != nil {
 		return err
@@ -283,7 +283,7 @@ func (l *livePool) runJob(ctx context.Context, c *exec.Cmd) error {
 	if err != nil {
 		return errors.Join(failed, err)
 	}
-	if app, err := hadoop.AppByID(ctx, l.rm, id); err != nil || app.FinalStatus != "SUCCEEDED" {
+	if app, err := hadoop.AppByID(ctx, rm, id); err != nil || app.FinalStatus != "SUCCEEDED" {
 		return errors.Join(failed, err, errors.New(app.Diagnostics))
 	}
 	return nil

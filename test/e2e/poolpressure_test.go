@@ -140,7 +140,7 @@ func (p *pressure) part(take func(node int, left int64), faults int) (s *pressed
 	jobs.all.Go(func() { // containers that fill the nodes and outlast a deadline
 		for more() {
 			jobs.one(func() error {
-				return p.runJob(p.t.Context(), hadoopBed.Sleep(p.t.Context(), 16, 1, 12*time.Second,
+				return runJob(p.t.Context(), p.rm, hadoopBed.Sleep(p.t.Context(), 16, 1, 12*time.Second,
 					"-Dmapreduce.job.queuename="+hadoop.LabelQueue))
 			})
 		}

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	hadoop "github.com/waterline-io/waterline/test/bed/yarn"
 )
 
 // TestYARNRestarts kills the agent, a manager, the guard and the ResourceManager at random moments while jobs run on a
@@ -39,11 +38,7 @@ func TestYARNRestarts(t *testing.T) {
 	go func() {
 		var all []error
 		for ctx.Err() == nil {
-			j, err := hadoop.StartJob(p.Sleep(t.Context(), 2, 1, 8*time.Second, onLabel...))
-			if err == nil {
-				err = j.Wait(t.Context())
-			}
-			all = append(all, err)
+			all = append(all, runJob(t.Context(), p.rm, p.Sleep(t.Context(), 2, 1, 8*time.Second, onLabel...)))
 		}
 		jobs <- all
 	}()
