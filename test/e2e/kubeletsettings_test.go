@@ -9,15 +9,14 @@ import (
 // Kubernetes 1.32, where the kubelet asks for nodes/proxy, that waterline doctor cluster names the value that helps,
 // and that it helps.
 func TestNodeKubeletSettings(t *testing.T) {
-	version := kubectl(t, "get", "nodes", "-o", "jsonpath={.items[0].status.nodeInfo.kubeletVersion}")
-	old := strings.HasPrefix(version, "v1.32.")
+	old := oldKubelet(t)
 	const refused, fix = "operation kubelet", "agent.kubeletProxy=true"
 	doctor := func() string {
 		// Its exit code also depends on other findings.
 		out, _ := program("waterline", "doctor", "cluster", "--kubeconfig", bed.Kubeconfig())
 		return out
 	}
-	install(t)
+	install(t, "--set", "agent.kubeletProxy=false")
 	eventually(t, "what doctor says of the kubelet's settings", func() (bool, string) {
 		out := doctor()
 		asked := strings.Contains(out, "no other program fights for a file")
@@ -26,7 +25,7 @@ func TestNodeKubeletSettings(t *testing.T) {
 	if !old {
 		return
 	}
-	n := install(t, "--set", "agent.kubeletProxy=true")
+	n := install(t)
 	n.agent()
 	eventually(t, "the kubelet's settings are read", func() (bool, string) {
 		out := doctor()

@@ -18,6 +18,9 @@ import (
 func (n *node) testSize() {
 	n.sold(false, "the node has an offer", func(free int64) bool { return free >= 1000 })
 	n.sub("Containers", func(n *node) { n.sizes("size", nil) })
+	if oldKubelet(n.t) {
+		return
+	}
 	n.sub("Pod", func(n *node) {
 		n.sizes("whole", corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("300m"), corev1.ResourceMemory: resource.MustParse("512Mi"),
@@ -70,15 +73,8 @@ func (n *node) seen(name string) {
 	if class := pod.Status.QOSClass; class != corev1.PodQOSBestEffort {
 		n.t.Errorf("its class is %s", class)
 	}
-	if r := pod.Status.Resources; r == nil || len(r.Requests) != 2 || len(r.Limits) != 2 ||
-		r.Requests.Name(v1alpha1.ResourceBatchCPU, resource.DecimalSI).Value() != 130 {
-		n.t.Errorf("the status of the pod has %+v", r)
-	}
-	for _, s := range pod.Status.ContainerStatuses {
-		if _, found := s.Resources.Requests[v1alpha1.ResourceBatchCPU]; !found || len(s.Resources.Requests) != 2 ||
-			len(s.Resources.Limits) != 2 {
-			n.t.Errorf("the status of %s has %v", s.Name, s.Resources)
-		}
+	if !oldKubelet(n.t) {
+		n.resourcesSeen(&pod)
 	}
 	text := kubectl(n.t, "describe", "node", n.name)
 	_, allocated, _ := strings.Cut(text, "Allocated resources:")
@@ -92,6 +88,22 @@ func (n *node) seen(name string) {
 		usage := kubectl(n.t, "get", "--raw", "/api/v1/nodes/"+n.name+"/proxy/metrics/resource")
 		return used.MatchString(usage), usage
 	})
+}
+
+// resourcesSeen checks the resources in the status of a batch pod.
+func (n *node) resourcesSeen(pod *corev1.Pod) {
+	if r := pod.Status.Resources; r == nil || len(r.Requests) != 2 || len(r.Limits) != 2 ||
+		r.Requests.Name(v1alpha1.ResourceBatchCPU, resource.DecimalSI).Value() != 130 {
+		n.t.Errorf("the status of the pod has %+v", r)
+	}
+	for _, s := range pod.Status.ContainerStatuses {
+		if s.Resources == nil {
+			n.t.Errorf("the status of %s has no resources", s.Name)
+		} else if _, found := s.Resources.Requests[v1alpha1.ResourceBatchCPU]; !found ||
+			len(s.Resources.Requests) != 2 || len(s.Resources.Limits) != 2 {
+			n.t.Errorf("the status of %s has %v", s.Name, s.Resources)
+		}
+	}
 }
 
 // prints runs a pod that prints all its requests and limits, as variables and as files, and returns what it prints. Its
