@@ -161,22 +161,24 @@ func (n *node) testCPUs() {
 	n.runsOn("alone", mine)
 	n.runsOn("bystander", rest)
 
-	t.Log("the pod is resized to a fraction of a CPU, and back")
-	resize := func(cpu string) {
-		kubectl(t, "patch", "pod", "alone", "--subresource", "resize", "--patch",
-			fmt.Sprintf(`{"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": %q}, `+
-				`"limits": {"cpu": %q}}}]}}`, cpu, cpu))
+	if !oldKubelet(t) {
+		t.Log("the pod is resized to a fraction of a CPU, and back")
+		resize := func(cpu string) {
+			kubectl(t, "patch", "pod", "alone", "--subresource", "resize", "--patch",
+				fmt.Sprintf(`{"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": %q}, `+
+					`"limits": {"cpu": %q}}}]}}`, cpu, cpu))
+		}
+		resize("500m")
+		n.cpuCondition("alone", corev1.ConditionFalse, model.CPUsNotWhole)
+		n.runsOn("alone", all)
+		n.runsOn("bystander", all)
+		resize("1")
+		mine = n.own("alone", model.CPUsExclusive)
+		rest = all.Minus(mine)
+		n.runsOn("alone", mine)
+		n.expect(t, container, model.Quota, model.Unlimited)
+		n.keepOff("alone", mine)
 	}
-	resize("500m")
-	n.cpuCondition("alone", corev1.ConditionFalse, model.CPUsNotWhole)
-	n.runsOn("alone", all)
-	n.runsOn("bystander", all)
-	resize("1")
-	mine = n.own("alone", model.CPUsExclusive)
-	rest = all.Minus(mine)
-	n.runsOn("alone", mine)
-	n.expect(t, container, model.Quota, model.Unlimited)
-	n.keepOff("alone", mine)
 
 	t.Log("its container restarts")
 	_, before := n.container("alone")
