@@ -69,8 +69,8 @@ func install(t *testing.T, values ...string) *node {
 	return bedNode(t)
 }
 
-// oldKubelet reports whether Kubernetes is the oldest supported one, 1.32. Its kubelets show their settings to nodes/proxy
-// only, resize no pod in place, and know no resources of a pod as a whole.
+// oldKubelet reports whether Kubernetes is the oldest supported one, 1.32. Its kubelets show their settings to
+// nodes/proxy only, resize no pod in place, and know no resources of a pod as a whole.
 func oldKubelet(t *testing.T) bool {
 	t.Helper()
 	version := kubectl(t, "get", "nodes", "-o", "jsonpath={.items[0].status.nodeInfo.kubeletVersion}")
