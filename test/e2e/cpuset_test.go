@@ -163,16 +163,11 @@ func (n *node) testCPUs() {
 
 	if !oldKubelet(t) {
 		t.Log("the pod is resized to a fraction of a CPU, and back")
-		resize := func(cpu string) {
-			kubectl(t, "patch", "pod", "alone", "--subresource", "resize", "--patch",
-				fmt.Sprintf(`{"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": %q}, `+
-					`"limits": {"cpu": %q}}}]}}`, cpu, cpu))
-		}
-		resize("500m")
+		resizeTo(t, "alone", "500m", "500m")
 		n.cpuCondition("alone", corev1.ConditionFalse, model.CPUsNotWhole)
 		n.runsOn("alone", all)
 		n.runsOn("bystander", all)
-		resize("1")
+		resizeTo(t, "alone", "1", "1")
 		mine = n.own("alone", model.CPUsExclusive)
 		rest = all.Minus(mine)
 		n.runsOn("alone", mine)

@@ -350,13 +350,20 @@ func (n *node) weighted() []wanted {
 // limited are the resources of a pod that is resized.
 const limited = "requests: {cpu: 100m, memory: 16Mi}, limits: {cpu: 300m, memory: 64Mi}"
 
+// resizeTo gives the container of a pod that runs other requests and limits of CPU.
+func resizeTo(t *testing.T, pod, request, limit string) {
+	t.Helper()
+	kubectl(t, "patch", "pod", pod, "--subresource=resize", "-p", fmt.Sprintf(
+		`{"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": %q}, "limits": {"cpu": %q}}}]}}`,
+		request, limit))
+}
+
 // resize resizes a pod in place. The kubelet writes the files of its cgroups, and the pod keeps its weight.
 func (n *node) resize(name, dir string, shares int64) {
 	n.t.Helper()
 	container, _ := n.container(name)
 	before := n.repairs(model.Shares)
-	kubectl(n.t, "patch", "pod", name, "--subresource=resize", "-p",
-		`{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"200m"},"limits":{"cpu":"500m"}}}]}}`)
+	resizeTo(n.t, name, "200m", "500m")
 	eventually(n.t, "the kubelet's new quota", func() (bool, string) {
 		got := n.get(container, model.Quota)
 		return got == 50_000, fmt.Sprint(got)
@@ -406,14 +413,14 @@ func (n *node) testLife() {
 	n.expect(n.t, a, model.Quota, 30_000)
 	n.expect(n.t, container, model.Quota, 30_000)
 
-	requested := int64(102)
+	requested := int64(102) // shares for 100m
 	if !oldKubelet(n.t) {
 		n.t.Log("a weighted pod is resized in place: the kubelet writes its files, and the weight stays")
 		n.resize("a", a, 2048)
 		requested = 204
 	}
 
-	n.t.Log("the annotation changes and goes: the weight becomes the kubelet's for the new request")
+	n.t.Log("the annotation changes and goes: the weight becomes the kubelet's for the request")
 	kubectl(n.t, "annotate", "pod", "a", "--overwrite", "waterline.io/cpu-share=4096")
 	n.expect(n.t, a, model.Shares, 4096)
 	kubectl(n.t, "annotate", "pod", "a", "waterline.io/cpu-share-")
