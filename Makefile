@@ -256,6 +256,12 @@ test-yarn: yarn-bed $(if $(SHORT),,spark) ## level 6: real YARN, with jobs (root
 	$(if $(SHORT),,$(YARN_TEST) $(V) -kerberos -test.run=TestKerberos)
 	$(if $(SHORT),,$(YARN_TEST) $(V) -fair -test.run=TestFair)
 
+test-yarn-v2: yarn-bed vm ## level 6: the guard beside a real NodeManager on cgroup v2, in a virtual machine (Java 17, Maven)
+	$(VMRUN) -mem 5120 $$(test/bed/yarn/image.sh guest) -file $(OUT)/yarn/lib=/w/out/yarn/lib \
+		-file $(OUT)/test/yarn.test=/w/out/test/yarn.test -timeout 1h -o $(OUT)/test/yarn-v2 \
+		-run 'yarn: mkdir -p /w/test/yarn && cd /w/test/yarn && \
+			PATH=$$PATH:/opt/java/bin ../../out/test/yarn.test $(V) -test.timeout=1h -test.run=TestGuardMemory'
+
 test-yarn-pools: e2e-test bed yarn-bed ## level 6c: worker pools of real NodeManagers, without a node (root, Java 17, Maven, krb5-kdc)
 	$(E2E) $(V) -test.timeout=$(if $(WATERLINE_SOAK),8h,30m) -test.run=TestPool -on=yarn
 	$(E2E) $(V) -test.run=TestKerberosPool -on=yarn -kerberos
@@ -339,6 +345,6 @@ clean: ## remove everything that was built
 
 .PHONY: help build demo demo-vm test test-all soak check format vet lint generate generated test-unit test-pure race \
 	kernel-test e2e-test test-kernel vm test-vm test-vm-cpus bed previous vmnode test-api test-api-pools \
-	test-oldest test-node test-node-alone test-node-static test-node-v2 yarn-bed yarn spark test-yarn test-yarn-pools trino-bed test-trino \
-	test-trino-pools hadoop-image spark-image frameworks test-frameworks test-node-yarn test-scheduler test-web images \
+	test-oldest test-node test-node-alone test-node-static test-node-v2 yarn-bed yarn spark test-yarn test-yarn-v2 \
+	test-yarn-pools trino-bed test-trino test-trino-pools hadoop-image spark-image frameworks test-frameworks test-node-yarn test-scheduler test-web images \
 	release test-release test-arm64 test-arm64-agent vuln bench results cluster cluster-down packages clean

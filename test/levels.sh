@@ -189,6 +189,7 @@ test)
 		after "$packages"
 		level "level 3: v2 kernel" test-vm go qemu-system-x86_64
 		level "level 3: CPU sets" test-vm-cpus go qemu-system-x86_64
+		level "level 6: YARN, v2 kernel" test-yarn-v2 go java mvn qemu-system-x86_64
 		after "$bed"
 		level "level 5a: node, v1 + cgroupfs driver" test-node go root etcd runc ip
 		level "level 5a: CPU manager policy static" test-node-static go root etcd runc ip

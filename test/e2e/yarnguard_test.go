@@ -43,28 +43,6 @@ func withAndWithout(p *night, judge func(p *night, guarded bool, o outgrown)) {
 	p.sub("NoGuard", func(p *night) { judge(p, false, p.outgrow(false)) })
 }
 
-// What the maps of a job that outgrows its worker do. The first attempt of each holds 1 MiB more again and again, up to
-// a maximum, until the test tells it to go on. It is quick at first. Near the guard's mark it takes a second for each
-// MiB, so that the guard has longer than it ever needs, whatever else the machine does.
-const growing = `#!/bin/bash
-stat=/sys/fs/cgroup/memory/memory.stat
-[ -e $stat ] || stat=/sys/fs/cgroup/memory.stat
-case "$*" in *_m_*_0\ *)
-  i=0
-  until [ -e %[1]s/go ]; do
-    if [ $i -lt %[2]d ]; then
-      printf -v "held$i" %%1048576s
-      i=$((i + 1))
-    fi
-    while read -r key value; do
-      case $key in total_rss | anon) used=$value ;; esac
-    done < $stat
-    if [ $used -lt %[3]d ]; then sleep 0.1; else sleep 1; fi
-  done
-esac
-exec /opt/java/bin/java "$@"
-`
-
 const (
 	outgrowLimit = 1504 << 20 // of the worker beside a guard: floor and overhead without the guard's part
 	outgrowGuard = 32 << 20   // the guard's part, which is the worker's without a guard
@@ -84,10 +62,15 @@ type outgrown struct {
 
 // outgrow runs a job whose maps outgrow a worker, until one is ended by the guard or the kernel, and then to its end.
 func (p *night) outgrow(guarded bool) (o outgrown) {
-	dir := filepath.Join(bed.Shared(), "outgrow")
-	err := errors.Join(os.RemoveAll(dir), os.MkdirAll(filepath.Join(dir, "bin"), 0o755),
-		os.WriteFile(filepath.Join(dir, "bin/java"), fmt.Appendf(nil, growing, "/shared/outgrow", outgrowEach, outgrowQuick),
-			0o755))
+	stat := "/sys/fs/cgroup/memory.stat"
+	if p.Version == cgroup.V1 {
+		stat = "/sys/fs/cgroup/memory/memory.stat"
+	}
+	growth := hadoop.Growth{
+		Dir: filepath.Join(bed.Shared(), "outgrow"), There: "/shared/outgrow", Java: "/opt/java/bin/java",
+		Stat: stat, Each: outgrowEach, Quick: outgrowQuick,
+	}
+	grow, err := growth.Begin()
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -106,9 +89,7 @@ func (p *night) outgrow(guarded bool) (o outgrown) {
 		limit += outgrowGuard
 	}
 	p.expect(p.t, worker, model.MemoryMax, limit)
-	j, _ := p.job(p.Sleep(p.t.Context(), 3, 1, time.Second, append([]string{
-		"-Dmapreduce.map.env=JAVA_HOME=/shared/outgrow",
-	}, onLabel...)...))
+	j, _ := p.job(p.Sleep(p.t.Context(), 3, 1, time.Second, append(onLabel, grow)...))
 	eventually(p.t, "a container is ended", func() (bool, string) {
 		o.oomKills, o.restarts = p.oomKills(worker, name)
 		if o.oomKills > 0 || !guarded {
@@ -117,7 +98,7 @@ func (p *night) outgrow(guarded bool) (o outgrown) {
 		out, err := tryKubectl("logs", name, "-n", hadoopNamespace, "-c", "guard")
 		return err == nil && strings.Contains(out, `"left":true`), fmt.Sprintf("%v: %s; %s", err, out, p.held(worker))
 	})
-	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o644); err != nil {
+	if err := growth.End(); err != nil {
 		p.t.Fatal(err)
 	}
 	<-j.Done()
@@ -179,21 +160,14 @@ func (p *night) oomKills(dir, pod string) (n int, restarts int32) {
 			n++
 		}
 	}
-	file := "memory.events"
-	if p.Version == cgroup.V1 {
-		file = "memory.oom_control"
-	}
-	content, err := p.readFile(filepath.Join(p.OfKnob(model.MemoryMax), dir, file))
+	count, err := hadoop.OOMKills(p.Version, func(file string) ([]byte, error) {
+		return p.readFile(filepath.Join(p.OfKnob(model.MemoryMax), dir, file))
+	})
 	if errors.Is(err, fs.ErrNotExist) {
 		return n, restarts
 	}
 	if err != nil {
 		p.t.Fatal(err)
-	}
-	_, text, found := strings.Cut("\n"+string(content), "\noom_kill ")
-	count := 0
-	if _, err := fmt.Sscan(text, &count); !found || err != nil {
-		p.t.Fatalf("%s does not count kills: %s", file, content)
 	}
 	return n + count, restarts
 }

@@ -52,7 +52,7 @@ func (l *ledger) records() []guardlog.Record {
 }
 
 // startGuard runs a guard beside a NodeManager, which has an allowance, until it is stopped or the test ends.
-func startGuard(t *testing.T, node int, a shed.Allowance) (*guard.Guard, *ledger) {
+func startGuard(t *testing.T, node int, dir string, a shed.Allowance) (*guard.Guard, *ledger) {
 	t.Helper()
 	allowance := filepath.Join(t.TempDir(), "allowance")
 	text := fmt.Sprintf(`{"memoryMiB":%d,"vcores":%d,"until":%q}`, a.MemoryMiB, a.VCores, a.Until.Format(time.RFC3339))
@@ -62,7 +62,7 @@ func startGuard(t *testing.T, node int, a shed.Allowance) (*guard.Guard, *ledger
 	written := &ledger{}
 	g, err := guard.New(guard.Options{
 		Settings: shed.DefaultSettings(), Allowance: allowance, NodeManager: bed.NodeURL(node), User: "root",
-		PID: cluster.Node(node).PID(), Cgroup: t.TempDir(), // the machine's: it has no limit
+		PID: cluster.Node(node).PID(), Cgroup: dir,
 		Out: written, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -121,7 +121,7 @@ func TestGuardSpark(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	_, written := startGuard(t, node, shed.Allowance{
+	_, written := startGuard(t, node, t.TempDir(), shed.Allowance{
 		MemoryMiB: small.MemoryMiB, VCores: small.VCores, Until: began.Add(deadline),
 	})
 	if err := j.Wait(within(t, 20*time.Minute)); err != nil {
@@ -198,7 +198,7 @@ func TestGuard(t *testing.T) {
 		t.Fatal(err)
 	}
 	allowed := memoryOf(before[:len(before)-2])
-	g, written := startGuard(t, node, shed.Allowance{MemoryMiB: allowed, VCores: 99, Until: time.Now()})
+	g, written := startGuard(t, node, t.TempDir(), shed.Allowance{MemoryMiB: allowed, VCores: 99, Until: time.Now()})
 	// The ResourceManager has its turn first. Until then containers that it had allocated start; the last look before a
 	// signal counts.
 	var order []string

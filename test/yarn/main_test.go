@@ -70,6 +70,14 @@ func run(m *testing.M) (int, error) {
 	if testing.Short() { // nor must a master; in full form, tests end nodes of which masters must not wait for minutes
 		o.Site["yarn.client.nodemanager-connect.max-wait-ms"] = "60000"
 	}
+	if os.Getenv("WATERLINE_VM") != "" { // an emulated CPU starts a master within minutes
+		for _, name := range []string{
+			"yarn.nm.liveness-monitor.expiry-interval-ms", "yarn.am.liveness-monitor.expiry-interval-ms",
+			"yarn.client.nodemanager-connect.max-wait-ms", "yarn.rpc.nm-command-timeout",
+		} {
+			o.Site[name] = "1200000"
+		}
+	}
 	if inside, code, err := bed.Enter(o.Dir, nil); !inside || err != nil {
 		return code, err
 	}
