@@ -128,21 +128,21 @@ func (c *NM) Containers(ctx context.Context, base string) ([]Container, error) {
 // have been called with some.
 func (c *NM) EachContainer(ctx context.Context, base string, each func(Container)) error {
 	r := request{method: http.MethodGet, path: "/ws/v1/node/containers"}
-	return c.list(ctx, base, r, listing{path: []string{"containers", "container"}, most: maxContainers},
-		func(decode func(any) error) error {
-			var j containerJSON
-			if err := decode(&j); err != nil {
-				return err
-			}
-			if j.ID == "" {
-				return errors.New("the NodeManager at " + base + " lists a container without an id")
-			}
-			each(Container{
-				ID: j.ID, State: j.State, ExitCode: int(j.ExitCode), Diagnostics: cut(j.Diagnostics), User: j.User,
-				Size: Resource{MemoryMiB: int64(j.Memory), VCores: int64(j.VCores)}, ExecutionType: j.ExecutionType,
-			})
-			return nil
+	all := listing{path: []string{"containers", "container"}, most: maxContainers, without: "containerLogFiles"}
+	return c.list(ctx, base, r, all, func(decode func(any) error) error {
+		var j containerJSON
+		if err := decode(&j); err != nil {
+			return err
+		}
+		if j.ID == "" {
+			return errors.New("the NodeManager at " + base + " lists a container without an id")
+		}
+		each(Container{
+			ID: j.ID, State: j.State, ExitCode: int(j.ExitCode), Diagnostics: cut(j.Diagnostics), User: j.User,
+			Size: Resource{MemoryMiB: int64(j.Memory), VCores: int64(j.VCores)}, ExecutionType: j.ExecutionType,
 		})
+		return nil
+	})
 }
 
 // ContainerSignal is a signal to a container by the name that the ResourceManager has for it.

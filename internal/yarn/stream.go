@@ -28,6 +28,7 @@ type listing struct {
 	path    []string // of the objects around the list, and its own name
 	most    int      // elements
 	element int64    // bytes of one of them; 0: maxElement
+	without string   // arrays of this name count as empty; "": none
 }
 
 // meter reads an answer within bounds.
@@ -76,7 +77,11 @@ func (w *web) list(
 		}
 		return a.json(&struct{}{}) // it says why it is none
 	}
-	m := &meter{from: response.Body, left: w.most, most: w.most, unit: cmp.Or(l.element, maxElement)}
+	from := io.Reader(response.Body)
+	if l.without != "" {
+		from = newSieve(from, l.without)
+	}
+	m := &meter{from: from, left: w.most, most: w.most, unit: cmp.Or(l.element, maxElement)}
 	s := stream{meter: m, d: json.NewDecoder(m), most: l.most, each: each}
 	if err := s.find(l.path); err != nil {
 		return fmt.Errorf("%s %s: %w", a.method, a.target, err)
