@@ -33,7 +33,7 @@ var mayImport = map[string][]string{
 	"internal/observe":      {"api", "internal/model", "internal/cgroup", "internal/observe"},
 	"internal/checkpoint":   {},
 	"internal/convert":      {"api"},
-	"internal/program":      {"api"},
+	"internal/program":      {"api", "internal/program/limited"},
 	"internal/act":          {"api", "internal/model", "internal/cgroup", "internal/checkpoint", "internal/act"},
 	"internal/act/yarn":     {"internal/model", "internal/yarn"},
 	"internal/observe/yarn": {"internal/model", "internal/yarn"},

@@ -28,6 +28,7 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/host"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 	"github.com/waterline-io/waterline/internal/program"
+	"github.com/waterline-io/waterline/internal/program/limited"
 )
 
 // version is set when a release is built.
@@ -247,7 +248,7 @@ func listen(ctx context.Context, address string, handler http.Handler, cancel co
 	if err != nil {
 		return err
 	}
-	server := program.NewServer(handler, connections)
+	server := limited.Server(handler, connections)
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

@@ -14,10 +14,10 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
-	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/node/shed"
 	"github.com/waterline-io/waterline/internal/guard"
+	"github.com/waterline-io/waterline/internal/program/limited"
 )
 
 // version is set when a release is built.
@@ -80,6 +80,9 @@ func run(args []string) int {
 	return 0
 }
 
+// connections that callers may have open. Containers are in the network of the guard's pod.
+const connections = 4
+
 // serve serves the guard's state until the context ends. The guard does its work without it too.
 func serve(ctx context.Context, address string, g *guard.Guard, log *slog.Logger) {
 	if address == "" {
@@ -90,7 +93,7 @@ func serve(ctx context.Context, address string, g *guard.Guard, log *slog.Logger
 		log.Warn("the guard does not show its state; change --listen", "err", err)
 		return
 	}
-	server := &http.Server{Handler: g.Handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	server := limited.Server(g.Handler(), connections)
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

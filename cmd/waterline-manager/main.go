@@ -33,6 +33,7 @@ import (
 	"github.com/waterline-io/waterline/internal/manager/uninstall"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 	"github.com/waterline-io/waterline/internal/program"
+	"github.com/waterline-io/waterline/internal/program/limited"
 	"github.com/waterline-io/waterline/internal/web"
 )
 
@@ -299,7 +300,7 @@ func serve(ctx context.Context, address string, handler http.Handler, secure *tl
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
-	server := program.NewServer(parting(ctx, handler), connections)
+	server := limited.Server(parting(ctx, handler), connections)
 	server.TLSConfig = secure
 	running.Go(func() {
 		err := error(nil)

@@ -1,4 +1,5 @@
-package program
+// Package limited makes HTTP servers for callers that are not trusted.
+package limited
 
 import (
 	"cmp"
@@ -11,22 +12,24 @@ import (
 	"time"
 )
 
-// Limits of a server. Its callers are not trusted: pods of any tenant may reach it.
+// WriteTimeout is the time for a whole answer.
+const WriteTimeout = time.Minute
+
+// Limits of a server. Pods of any tenant may reach it.
 const (
 	headerTimeout  = 5 * time.Second
 	readTimeout    = 15 * time.Second // of a whole request
-	writeTimeout   = time.Minute      // of a whole answer
 	idleTimeout    = 2 * time.Minute  // between two requests
 	maxHeaderBytes = 64 << 10         // paths included
 )
 
-// NewServer returns a server that ends slow and idle connections, and has at most so many at once. One more takes the
+// Server returns a server that ends slow and idle connections, and has at most so many at once. One more takes the
 // place of that which has been silent for the longest time, among those of the address that has most. So a caller that
 // opens connections without end loses its own, and probes and scrapes by others are answered.
-func NewServer(handler http.Handler, connections int) *http.Server {
+func Server(handler http.Handler, connections int) *http.Server {
 	open := &limiter{most: connections, last: map[net.Conn]uint64{}}
 	return &http.Server{
-		Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
+		Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: WriteTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, ConnState: open.note,
 	}
 }
@@ -82,19 +85,4 @@ func address(conn net.Conn) string {
 		return host
 	}
 	return all
-}
-
-// atOnce computes so many answers at once, and lets further requests wait. The answers are sent afterwards, so callers
-// that read slowly do not keep others waiting.
-func atOnce(most int, handler http.Handler) http.Handler {
-	turns := make(chan struct{}, most)
-	compute := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case turns <- struct{}{}:
-			defer func() { <-turns }()
-			handler.ServeHTTP(w, r)
-		case <-r.Context().Done(): // nobody waits any more
-		}
-	})
-	return http.TimeoutHandler(compute, writeTimeout, "") // which keeps the answer until it is complete
 }

@@ -1,4 +1,4 @@
-package program
+package limited
 
 import (
 	"bufio"
@@ -7,13 +7,9 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // pipes is a listener whose connections are pipes in memory.
@@ -53,7 +49,7 @@ func (p pipes) dial(address caller) net.Conn {
 func bubble(t *testing.T, handler http.Handler, connections int, test func(t *testing.T, to pipes)) {
 	synctest.Test(t, func(t *testing.T) {
 		to := make(pipes)
-		server := NewServer(handler, connections)
+		server := Server(handler, connections)
 		ended := make(chan struct{})
 		go func() { _ = server.Serve(to); close(ended) }()
 		test(t, to)
@@ -100,8 +96,8 @@ func TestServerEndsConnections(t *testing.T) {
 	}{
 		"nothing":         {"", false, 0, headerTimeout},
 		"half a header":   {"GET / HT", false, 0, headerTimeout},
-		"half a body":     {post + "abc", false, 0, readTimeout + writeTimeout},
-		"an unread reply": {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", false, writeTimeout, 0},
+		"half a body":     {post + "abc", false, 0, readTimeout + WriteTimeout},
+		"an unread reply": {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", false, WriteTimeout, 0},
 		"idle":            {"", true, 0, idleTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -163,72 +159,5 @@ func TestServerConnections(t *testing.T) {
 		if status, err := ask(probe); status != http.StatusOK || err != nil {
 			t.Errorf("a new caller: %d, %v", status, err)
 		}
-	})
-}
-
-// gate is a collector that waits.
-type gate struct {
-	in, most atomic.Int32
-	leave    chan struct{}
-}
-
-func (g *gate) Describe(chan<- *prometheus.Desc) {}
-func (g *gate) Collect(chan<- prometheus.Metric) {
-	if n := g.in.Add(1); n > g.most.Load() {
-		g.most.Store(n)
-	}
-	<-g.leave
-	g.in.Add(-1)
-}
-
-// unread is a caller that does not read its answer.
-type unread struct {
-	*httptest.ResponseRecorder
-	block chan struct{}
-}
-
-func (u unread) Write(b []byte) (int, error) { <-u.block; return len(b), nil }
-
-// TestScrapes checks that two scrapes at once are computed, that others wait, and that callers that do not read keep
-// nobody waiting.
-func TestScrapes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := &gate{leave: make(chan struct{})}
-		fine := func() error { return nil }
-		public, err := Public("v1", g, fine, fine)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answers := make(chan int, 50)
-		for range cap(answers) {
-			go func() {
-				to := httptest.NewRecorder()
-				public.ServeHTTP(to, httptest.NewRequest("GET", "/metrics", nil))
-				answers <- to.Code
-			}()
-		}
-		synctest.Wait()
-		if n := g.in.Load(); n != scrapesAtOnce {
-			t.Errorf("%d scrapes are computed at once", n)
-		}
-		close(g.leave)
-		for range cap(answers) {
-			if code := <-answers; code != http.StatusOK {
-				t.Errorf("a scrape that waited: %d", code)
-			}
-		}
-		if n := g.most.Load(); n > scrapesAtOnce {
-			t.Errorf("%d scrapes were computed at once", n)
-		}
-		slow := unread{httptest.NewRecorder(), make(chan struct{})}
-		for range 2 * scrapesAtOnce {
-			go func() { public.ServeHTTP(slow, httptest.NewRequest("GET", "/metrics", nil)) }()
-		}
-		synctest.Wait()
-		to := httptest.NewRecorder()
-		if public.ServeHTTP(to, httptest.NewRequest("GET", "/metrics", nil)); to.Code != http.StatusOK {
-			t.Errorf("a scrape beside slow ones: %d", to.Code)
-		}
-		close(slow.block)
 	})
 }
