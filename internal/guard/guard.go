@@ -86,6 +86,7 @@ type Guard struct {
 	listing   listing
 	failed    []shed.Outcome       // actions that reached nobody; a round tells of one
 	refused   map[string]time.Time // by container: when the kernel last refused a signal
+	missed    string               // the container that had the last signal, if no process got it
 	hits      map[string][]hit     // by container: the signals that it got
 	records   records
 	message   message
@@ -237,7 +238,7 @@ func (g *Guard) containers(now time.Time) []shed.Container {
 	claims := map[string]string{} // by attempt: the first container that is a master by its environment
 	for id, l := range g.listing.known {
 		p := g.processes.of[id]
-		if l.gone && p == nil && g.processes.at.After(g.listing.at) {
+		if !l.gone.IsZero() && p == nil && (g.processes.at.After(g.listing.at) || now.Sub(l.gone) > goneFor) {
 			delete(g.listing.known, id)
 			continue
 		}
@@ -287,7 +288,11 @@ func (g *Guard) deliver(ctx context.Context, now time.Time) {
 		r.Asked = g.askRM(ctx, d.Container, d.Signal, now)
 	}
 	delivered := n > 0 || r.Asked // unless the ResourceManager refuses
-	if delivered {
+	// All processes that a scan found may have ended. Of a chain of short ones that is so again and again, and others must
+	// have their turn.
+	evades := g.missed == d.Container
+	if g.missed = d.Container; delivered {
+		g.missed = ""
 		g.hits[d.Container] = append(g.hits[d.Container], hit{now, d.Signal, r.Asked, r.Reason})
 		delete(g.refused, d.Container)
 	} else {
@@ -295,9 +300,9 @@ func (g *Guard) deliver(ctx context.Context, now time.Time) {
 	}
 	if err != nil {
 		r.Error = err.Error()
-		if !delivered {
-			g.refused[d.Container] = now
-		}
+	}
+	if !delivered && (err != nil || evades) {
+		g.refused[d.Container] = now
 	}
 	if !r.Asked {
 		g.logOnce(ctx, "signalling "+d.Container, err)
@@ -318,6 +323,7 @@ func (g *Guard) recordEnds(now time.Time) {
 	for id := range g.refused {
 		if g.listing.known[id] == nil && g.processes.of[id] == nil {
 			delete(g.refused, id)
+			delete(g.logged, "signalling "+id)
 		}
 	}
 	for id, hits := range g.hits {

@@ -222,6 +222,42 @@ func TestLeftBehind(t *testing.T) {
 	}
 }
 
+// TestNoManager checks that containers which have ended are forgotten while no NodeManager is found, so that processes
+// cannot be looked at, but its web services answer.
+func TestNoManager(t *testing.T) {
+	g := testGuard(t, "http://127.0.0.1:1")
+	now := time.Now()
+	for i := range 100 {
+		now = now.Add(listEvery)
+		g.listing.take(answer{asked: now, containers: []yarn.Container{{ID: fmt.Sprintf("container_1_0001_01_%06d", i)}}})
+		g.containers(now)
+	}
+	if n := len(g.listing.known); n > 20 {
+		t.Errorf("%d containers are remembered", n)
+	}
+}
+
+// TestEvades sends signals to containers of which no process is there any more, as of a chain of short ones. After two
+// of them in turn, others have their turn.
+func TestEvades(t *testing.T) {
+	const chain, other = "container_1_0001_01_000002", "container_1_0001_01_000003"
+	g := testGuard(t, "http://127.0.0.1:1")
+	now := time.Now()
+	g.processes.of = map[string]*group{}
+	for i, id := range []string{chain, other} {
+		g.processes.of[id] = &group{members: []process{{pid: 1<<30 + i}}}
+	}
+	for i, step := range []struct {
+		to      string
+		refused bool
+	}{{chain, false}, {other, false}, {chain, false}, {chain, true}} {
+		g.last = shed.Decision{Container: step.to, Signal: shed.Terminate}
+		if g.deliver(t.Context(), now); g.refused[step.to].Equal(now) != step.refused {
+			t.Errorf("step %d: refused %v", i, g.refused)
+		}
+	}
+}
+
 // TestReused checks that a process gets no signal that has the number of one which was found, but is another: it
 // started at another time, or runs as another user.
 func TestReused(t *testing.T) {

@@ -9,6 +9,9 @@ import (
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
+// goneFor is how long a container is remembered that is not listed any more, while processes cannot be looked at.
+const goneFor = time.Minute
+
 // silentAfter is the age of the NodeManager's last list after which only processes show which containers exist.
 const silentAfter = 10 * time.Second
 
@@ -30,7 +33,7 @@ type listed struct {
 	user    string
 	started time.Time // of its first process; kept when it has none any more
 	claims  bool      // it is a master by its environment
-	gone    bool      // the NodeManager does not list it any more
+	gone    time.Time // since when the NodeManager does not list it any more; zero: it does
 	exit    int       // of one that has ended; 0 until then
 	told    bool      // its end is recorded
 }
@@ -99,7 +102,7 @@ func (l *listing) take(a answer) (left []*yarn.Container) {
 		}
 		opportunistic := c.ExecutionType == yarn.Opportunistic
 		ended := c.Ended()
-		known.user, known.gone = c.User, false
+		known.user, known.gone = c.User, time.Time{}
 		if ended && known.Known && !known.Ended {
 			if known.exit = c.ExitCode; !c.Wanted() {
 				left = append(left, c)
@@ -113,8 +116,11 @@ func (l *listing) take(a answer) (left []*yarn.Container) {
 		}
 	}
 	for id, known := range l.known {
-		if !seen[id] {
-			known.gone, known.Ended, known.Holds = true, true, false
+		if seen[id] {
+			continue
+		}
+		if known.Ended, known.Holds = true, false; known.gone.IsZero() {
+			known.gone = a.asked
 		}
 	}
 	return left

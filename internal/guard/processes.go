@@ -74,7 +74,8 @@ type found struct {
 type group struct {
 	members       []process
 	started       time.Time // when the first of them started
-	first         process
+	first         process   // the oldest below the NodeManager; the oldest of all if none is, as after it started again
+	below         bool      // first is below the NodeManager
 	decommissions bool
 	master        bool // YARN's launch script gave it what only masters get
 }
@@ -172,7 +173,7 @@ func (s *scanner) scan(now time.Time, others bool) error {
 	if err != nil {
 		return err
 	}
-	s.of, s.at = s.groups(all), now
+	s.of, s.at = s.groups(all, parents), now
 	strangers = slices.DeleteFunc(strangers, func(pid int) bool { return !below(s.manager.pid, pid, parents) })
 	s.hidden = denied || len(strangers) > 0
 	switch {
@@ -209,8 +210,9 @@ func (s *scanner) known() map[identity]string {
 
 // groups returns the processes of each container. A process stays in its container, and so does what it starts: a
 // tenant may start one with another environment, or without any. Only what no process of a container started belongs to
-// the container that it names.
-func (s *scanner) groups(all map[int]*found) map[string]*group {
+// the container that it names, and is not its first process where there is another: the ids of containers are
+// consecutive, so a tenant can name one that is still to come, which would then count as older than it is.
+func (s *scanner) groups(all map[int]*found, parents map[int]int) map[string]*group {
 	var belongs func(p *found) string
 	belongs = func(p *found) string {
 		if p.known {
@@ -234,15 +236,16 @@ func (s *scanner) groups(all map[int]*found) map[string]*group {
 		}
 		g := of[id]
 		if g == nil {
-			g = &group{first: p.process}
+			g = &group{}
 			if before := s.of[id]; before != nil {
 				g.master = before.master
 			}
 			of[id] = g
 		}
 		g.members = append(g.members, p.process)
-		if p.start < g.first.start {
-			g.first = p.process
+		if below := below(s.manager.pid, pid, parents); len(g.members) == 1 || below != g.below && below ||
+			below == g.below && p.start < g.first.start {
+			g.first, g.below = p.process, below
 		}
 		g.master = g.master || p.master
 		g.decommissions = g.decommissions || s.decommissions(p.pid)

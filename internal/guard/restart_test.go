@@ -148,3 +148,27 @@ func TestSuddenMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestForetold checks that a process which names a container that is still to come does not make it older.
+func TestForetold(t *testing.T) {
+	d := proc(t.TempDir())
+	s := scanner{proc: string(d), manager: process{pid: 10, uid: 1000}}
+	const mine, other = "container_1_0001_01_000009", "container_1_0002_01_000002"
+	d.add(t, process{10, 0, 100, 1000}, "java "+managerClass, "A=B")
+	d.add(t, process{11, 1, 200, 1000}, "sleep", "CONTAINER_ID="+mine) // what an earlier container left behind
+	d.add(t, process{12, 10, 5000, 1000}, "java Task", "CONTAINER_ID="+other)
+	for range 2 {
+		if err := s.scan(time.Now(), false); err != nil {
+			t.Fatal(err)
+		}
+		d.add(t, process{13, 10, 90000, 1000}, "bash", "CONTAINER_ID="+mine) // it begins
+		d.add(t, process{14, 13, 90001, 1000}, "java Task", "CONTAINER_ID="+mine)
+	}
+	if after := s.of[mine].started.Sub(s.of[other].started); after != 850*time.Second || len(s.of[mine].members) != 3 {
+		t.Errorf("it began %v after the other: %+v", after, s.of[mine])
+	}
+	d.remove(t, 13, 14)
+	if err := s.scan(time.Now(), false); err != nil || s.of[mine] == nil || s.of[mine].first.pid != 11 {
+		t.Errorf("what is left: %+v, %v", s.of[mine], err)
+	}
+}
