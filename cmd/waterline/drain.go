@@ -46,6 +46,7 @@ After --timeout, the servers go on draining and the command ends. It never says 
 whether jobs keep replicas is for a person to know (docs/shuffle.md).
 
 The exit code is 0 if all servers are drained, and 1 if one is lost, still has data after --timeout, or does not answer.
+It is 1 too if a worker of Celeborn is still excluded at its master, which a drain begins with.
 With --undo, it is 0 if all drains were taken back.`,
 		Example: `  waterline drain shuffle --uniffle http://coordinator:19998 10.0.0.1-19999=http://10.0.0.1:19996
   waterline drain shuffle --celeborn http://master:9098 --timeout 2h worker-3=http://worker-3:9096
@@ -177,29 +178,43 @@ func undrainShuffle(ctx context.Context, out io.Writer, by drain.Drainer, worker
 	return errors.Join(failed...)
 }
 
+// excluder is a service that keeps new shuffles away from a server until the service knows by itself that the server
+// drains. It is for a Status to end that, so servers are asked for theirs until it has.
+type excluder interface {
+	Excludes(w drain.Worker) bool
+}
+
 // drainShuffle drains servers and waits for them.
 func drainShuffle(
 	ctx context.Context, out io.Writer, by drain.Drainer, workers []drain.Worker, timeout time.Duration,
 ) error {
 	in := shuffle.Input{Settings: shuffle.Settings{Drain: timeout}, Servers: make([]shuffle.Server, len(workers))}
-	said, done := make([]string, len(workers)), make([]bool, len(workers))
+	said, texts, done := make([]string, len(workers)), make([]string, len(workers)), make([]bool, len(workers))
 	for i, w := range workers {
 		in.Servers[i] = shuffle.Server{Name: w.Host, Leaves: true}
 	}
+	excludes := func(i int) bool {
+		e, can := by.(excluder)
+		return can && e.Excludes(workers[i])
+	}
 	for began := time.Now(); ; {
 		in.Now = time.Now()
-		texts := make([]string, len(workers))
 		atOnce(len(workers), func(i int) {
-			if done[i] {
+			if done[i] && !excludes(i) {
 				return
 			}
 			status, err := by.Status(ctx, workers[i])
-			in.Servers[i].State = shuffle.State(status.State) // "" with an error
+			if done[i] && err == nil && status.State != drain.Drained {
+				return // another one has its name by now
+			}
 			if texts[i] = status.Text; err != nil {
 				texts[i] = err.Error()
 			}
 			if err == nil && status.Work > 0 {
 				texts[i] = fmt.Sprintf("%s, %d left", texts[i], status.Work)
+			}
+			if !done[i] {
+				in.Servers[i].State = shuffle.State(status.State) // "" with an error
 			}
 		})
 		steps := shuffle.Next(&in)
@@ -217,11 +232,9 @@ func drainShuffle(
 				s.Since = in.Now
 			}
 		})
-		left, lost := 0, 0
+		left, lost, waits := 0, 0, false
+		var excluded []string
 		for i, step := range steps {
-			if done[i] {
-				continue
-			}
 			s := &in.Servers[i]
 			if line := fmt.Sprintf("%s: %s: %s", s.Name, step.Why, texts[i]); line != said[i] {
 				said[i] = line
@@ -235,19 +248,40 @@ func drainShuffle(
 			default:
 				left++
 			}
+			if excludes(i) {
+				excluded, waits = append(excluded, s.Name), waits || done[i]
+			}
 		}
+		state := drainState(len(workers), left, lost, excluded)
 		switch {
-		case lost > 0 && left == 0:
-			return fmt.Errorf("of %d servers, %d ended with data that applications need", len(workers), lost)
-		case left == 0:
+		case left == 0 && !waits && state != "":
+			return errors.New(state)
+		case left == 0 && !waits:
 			return nil
 		case in.Now.Sub(began) >= timeout:
-			return fmt.Errorf("after %s, %d of %d servers are not drained; they go on draining", timeout, left, len(workers))
+			return fmt.Errorf("after %s, %s", timeout, state)
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d of %d servers are not drained; they go on draining: %w", left, len(workers), ctx.Err())
+			return fmt.Errorf("%s: %w", state, ctx.Err())
 		case <-time.After(drainInterval):
 		}
 	}
+}
+
+// drainState says what is wrong with the drain of n servers if it ends now: how many still drain, how many are lost,
+// and which are excluded; "": nothing.
+func drainState(n, left, lost int, excluded []string) string {
+	var all []string
+	if lost > 0 {
+		all = append(all, fmt.Sprintf("of %d servers, %d ended with data that applications need", n, lost))
+	}
+	if left > 0 {
+		all = append(all, fmt.Sprintf("%d of %d servers are not drained; they go on draining", left, n))
+	}
+	if len(excluded) > 0 {
+		all = append(all, fmt.Sprintf("still excluded at the master by this drain: %s (docs/shuffle.md says how to end that)",
+			strings.Join(excluded, ", ")))
+	}
+	return strings.Join(all, "; ")
 }

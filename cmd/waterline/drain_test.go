@@ -18,7 +18,8 @@ import (
 // drained is a shuffle service of which each server tells one status after another, and stays at the last one.
 type drained struct {
 	statuses map[string][]drain.Status
-	silent   bool // they do not answer
+	silent   bool           // they do not answer
+	excluded map[string]int // for how many looks a server stays excluded; -1: for ever
 
 	mu    sync.Mutex
 	asked []string
@@ -37,11 +38,20 @@ func (d *drained) Status(_ context.Context, w drain.Worker) (drain.Status, error
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.excluded[w.Host] > 0 {
+		d.excluded[w.Host]--
+	}
 	all := d.statuses[w.Host]
 	if len(all) > 1 && len(d.asked) > 0 { // until it is asked, it works
 		d.statuses[w.Host] = all[1:]
 	}
 	return all[0], nil
+}
+
+func (d *drained) Excludes(w drain.Worker) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.excluded[w.Host] != 0
 }
 
 // TestDrainShuffle checks what is asked of shuffle servers, what is said about them, and when that ends.
@@ -67,16 +77,37 @@ func TestDrainShuffle(t *testing.T) {
 		{"one keeps data", &drained{statuses: map[string][]drain.Status{
 			"a": {active, drains}, "b": {active, empty},
 		}}, "[a b]", "a: NoReplicas: DECOMMISSIONING, 2 left\n", time.Hour, "after 1h0m0s, 1 of 2 servers are not drained"},
+		{"one is drained before its exclusion ends", &drained{statuses: map[string][]drain.Status{
+			"a": {active, empty, {State: drain.Drained, Text: "it has ended"}, active}, "b": {active, empty},
+		}, excluded: map[string]int{"a": 6, "b": 2}}, "[a b]", "a: Empty\nb: Empty\na: Empty: it has ended\n", time.Minute,
+			""},
+		{"one stays excluded", &drained{statuses: map[string][]drain.Status{
+			"a": {active, lost}, "b": {active, empty},
+		}, excluded: map[string]int{"b": -1}}, "[a b]", "b: Empty\n", time.Minute,
+			"after 1m0s, of 2 servers, 1 ended with data that applications need; still excluded at the master by this drain: b"},
+		{"one is lost, and stays excluded", &drained{statuses: map[string][]drain.Status{
+			"a": {active, lost}, "b": {active, empty},
+		}, excluded: map[string]int{"a": -1}}, "[a b]", "b: Empty\n", time.Minute,
+			"of 2 servers, 1 ended with data that applications need; still excluded at the master by this drain: a"},
+		{"one keeps data, and stays excluded", &drained{statuses: map[string][]drain.Status{
+			"a": {active, drains}, "b": {active, empty},
+		}, excluded: map[string]int{"a": -1}}, "[a b]", "b: Empty\n", time.Minute,
+			"after 1m0s, 1 of 2 servers are not drained; they go on draining; still excluded at the master by this drain: a"},
 		{"nobody answers", &drained{silent: true}, "", "a: ToLeave: no answer\n", time.Minute,
 			"after 1m0s, 2 of 2 servers are not drained"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var out strings.Builder
 			err := drainShuffle(t.Context(), &out, c.service, []drain.Worker{{Host: "a"}, {Host: "b"}}, c.within)
-			if c.problems == "" && err != nil || c.problems != "" && (err == nil || !strings.Contains(err.Error(), c.problems)) {
+			if (c.problems == "") != (err == nil) || err != nil && !strings.HasPrefix(err.Error(), c.problems) {
 				t.Errorf("%s: %v", c.about, err)
 			}
 			slices.Sort(c.service.asked) // they are asked at once
+			for host, looks := range c.service.excluded {
+				if looks > 0 {
+					t.Errorf("%s: %s is still excluded", c.about, host)
+				}
+			}
 			if asked := fmt.Sprint(c.service.asked); c.asked != "" && asked != c.asked {
 				t.Errorf("%s: asked %s", c.about, asked)
 			}

@@ -22,7 +22,7 @@ import (
 // celeborn.worker.decommission.forceExitTimeout (6 h by default). It tells its master only 10 s after it was told, and
 // shuffles that begin meanwhile would come to it. So a Drainer excludes it at the master first (this order was not
 // seen live), and takes that back when the master knows from the worker that it leaves, or has lost it: an exclusion
-// would hold for a later worker on the same ports too.
+// would hold for a later worker on the same ports too. [Drainer.Excludes] says whether that is still to come.
 //
 // A Drainer keeps what it saw of workers that drain, because nobody says it once they have ended.
 type Drainer struct {
@@ -183,7 +183,7 @@ func (d *Drainer) Status(ctx context.Context, w drain.Worker) (drain.Status, err
 	case drain.Silent(err):
 		s, err := d.gone(ctx, w, n, err)
 		if n.end.State != "" && n.excluded != nil {
-			d.readmit(ctx, n)
+			d.readmit(ctx, n, &s)
 		}
 		return s, err
 	case err != nil:
@@ -218,7 +218,7 @@ func (d *Drainer) Status(ctx context.Context, w drain.Worker) (drain.Status, err
 	n.drained = s.State == drain.Drained
 	n.asked = n.drained || s.State == drain.Draining
 	if n.excluded != nil && (own.Shut || own.State == normal) {
-		d.readmit(ctx, n)
+		d.readmit(ctx, n, &s)
 	}
 	return s, nil
 }
@@ -278,19 +278,32 @@ func (d *Drainer) gone(ctx context.Context, w drain.Worker, n *note, silent erro
 	return n.end, nil
 }
 
-// readmit takes an exclusion back, unless the master would give the worker shuffles then. If that fails, the next look
-// does it again.
-func (d *Drainer) readmit(ctx context.Context, n *note) {
+// Excludes reports whether a worker is still excluded at the master by [Drainer.Drain]. A worker without shuffles is
+// drained before the master knows that it leaves. So after a drain, callers go on asking for the Status of a worker
+// until it is excluded no longer.
+func (d *Drainer) Excludes(w drain.Worker) bool {
+	n := d.note(w)
+	n.Lock()
+	defer n.Unlock()
+	return n.excluded != nil
+}
+
+// readmit takes an exclusion back, unless the master would give the worker shuffles then. If it cannot, s says why, and
+// the next look does it again.
+func (d *Drainer) readmit(ctx context.Context, n *note, s *drain.Status) {
 	all, err := d.members(ctx)
+	if err == nil {
+		for _, m := range *all.Workers {
+			if m.id == n.excluded.id && m.State == normal && n.state != normal {
+				s.Text += "; excluded at the master, which does not know yet that it leaves"
+				return
+			}
+		}
+		err = d.exclude(ctx, n.excluded, false)
+	}
 	if err != nil {
+		s.Text += "; still excluded at the master: " + err.Error()
 		return
 	}
-	for _, m := range *all.Workers {
-		if m.id == n.excluded.id && m.State == normal && n.state != normal {
-			return
-		}
-	}
-	if d.exclude(ctx, n.excluded, false) == nil {
-		n.excluded = nil
-	}
+	n.excluded = nil
 }

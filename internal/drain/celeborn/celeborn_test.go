@@ -116,6 +116,37 @@ func TestEmpty(t *testing.T) {
 	f.called()
 }
 
+// TestExcludes asks for a worker without shuffles as long as it is excluded: until the master has lost it.
+func TestExcludes(t *testing.T) {
+	f, d := start(t)
+	_, w := f.add("10.0.0.1")
+	if d.Excludes(w) {
+		t.Error("it is excluded before its drain")
+	}
+	ask(t, d, w)
+	f.beat(1)
+	for beats := 0; d.Excludes(w); beats++ {
+		is(t, d, w, drain.Drained, 0)
+		if f.beat(1); beats == 20 {
+			t.Fatalf("the master excludes %q", f.excluded)
+		}
+	}
+	f.called("exclude 10.0.0.1", "exit 10.0.0.1", "readmit 10.0.0.1")
+	if len(f.excluded) > 0 {
+		t.Errorf("the master excludes %q", f.excluded)
+	}
+
+	_, w = f.add("10.0.0.2")
+	f.failsReadmit = true
+	ask(t, d, w)
+	f.beat(15)
+	s, err := d.Status(t.Context(), w)
+	if err != nil || s.State != drain.Drained || !strings.Contains(s.Text, "still excluded at the master: ") ||
+		!d.Excludes(w) {
+		t.Errorf("a master that refuses: %+v, %v", s, err)
+	}
+}
+
 // TestExclusion checks that an exclusion is taken back where it is ours, and nowhere else.
 func TestExclusion(t *testing.T) {
 	f, d := start(t)
