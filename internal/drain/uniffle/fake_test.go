@@ -26,6 +26,7 @@ type fake struct {
 	lost    []string
 	apps    map[string]*job
 	cut     bool // answers of the coordinator end in the middle
+	noApps  bool // it does not say which applications there are
 }
 
 const active = "ACTIVE"
@@ -179,6 +180,8 @@ func (f *fake) answer(w http.ResponseWriter, r *http.Request) (text string, over
 	id, verb, _ := strings.Cut(strings.TrimPrefix(path, "nodes/"), "/")
 	s := f.servers[id]
 	switch {
+	case r.URL.Path == "/api/app/appInfos" && f.noApps:
+		return failure("not now"), nil
 	case r.URL.Path == "/api/app/appInfos":
 		var all []string
 		for name, a := range f.apps {

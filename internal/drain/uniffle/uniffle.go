@@ -125,6 +125,7 @@ func (d *Drainer) Status(ctx context.Context, w drain.Worker) (drain.Status, err
 	defer n.Unlock()
 	server, err := d.server(ctx, w)
 	if err != nil {
+		n.missed = time.Time{} // the coordinator may start again, and would know no application at first either
 		return drain.Status{}, err
 	}
 	n.asked = n.asked || w.Asked || server != nil && server.leaves()
@@ -164,12 +165,9 @@ func (d *Drainer) remember(ctx context.Context, n *note, l load) {
 	if !n.asked {
 		return
 	}
-	n.work, n.ran = l.apps, nil
-	if l.apps == 0 && !l.empty() {
-		n.work = drain.UnknownWork
-	}
-	if l.apps > 0 {
-		n.ran, _ = d.apps(ctx) // without it, nobody can prove a loss
+	if n.work, n.ran = l.apps, nil; !l.empty() {
+		n.work = max(1, l.apps)
+		n.ran, _ = d.apps(ctx) // without it, only the end of all applications proves that those of the server have ended
 	}
 }
 
@@ -211,18 +209,22 @@ func (d *Drainer) ended(ctx context.Context, w drain.Worker, n *note) (drain.Sta
 	case !n.asked:
 		n.end = drain.Status{State: drain.Lost, Work: drain.UnknownWork, Text: "it ended, and had not been asked to"}
 		return n.end, nil
-	case i >= 0 && n.work > 0:
+	case n.work > 0:
 		now, err := d.apps(ctx)
 		if err != nil {
 			return drain.Status{}, err
 		}
-		if outlived(n.work, n.ran, now, all[i].Heard) {
+		var died int64 // a minute ago or more: each application that the coordinator lists was heard since
+		if i >= 0 {
+			died = all[i].Heard
+		}
+		if outlived(n.work, n.ran, now, died) {
 			n.end = drain.Status{State: drain.Lost, Work: n.work, Text: "it ended before its applications"}
 			return n.end, nil
 		}
 	}
 	n.end = drain.Status{State: drain.Drained, Text: "it has ended"}
-	if n.work != 0 && n.ran == nil {
+	if n.work == drain.UnknownWork {
 		n.end.Text = "it has ended; nobody saw what it had then"
 	}
 	return n.end, nil
@@ -234,19 +236,20 @@ func (d *Drainer) ended(ctx context.Context, w drain.Worker, n *note) (drain.Sta
 // 10 s unless rss.server.heartbeat.interval or the client's rss.heartbeat.interval is set.
 const heartbeatGap = 15_000
 
-// outlived reports whether one of the applications with data on a server ran longer than the server did. had is their
-// number at the last look, ran are the applications of the whole cluster then. Nobody says which of them had data on
-// the server, but if fewer have ended since than had data on it, one of those runs. The coordinator lists an
-// application for a minute after its end, and the number is up to half a minute old, so ran has each one that counts in
-// had.
+// outlived reports whether one of the applications with data on a server ran longer than the server did, or may have.
+// had is their number at the last look, ran are the applications of the whole cluster then. Nobody says which of them
+// had data on the server, but if fewer have ended since than had data on it, one of those runs. The coordinator lists
+// an application for a minute after its end, and the number is up to half a minute old, so ran has each one that counts
+// in had. If it has fewer, nobody saw them all, and any application may be one that had data on the server.
 func outlived(had int, ran, now []app, died int64) bool {
 	runs := 0
 	for _, a := range now {
-		if a.Heard > died+heartbeatGap && slices.ContainsFunc(ran, func(r app) bool { return r.ID == a.ID }) {
+		known := slices.ContainsFunc(ran, func(r app) bool { return r.ID == a.ID })
+		if a.Heard > died+heartbeatGap && (known || len(ran) < had) {
 			runs++
 		}
 	}
-	return had <= len(ran) && runs > len(ran)-had
+	return runs > max(0, len(ran)-had)
 }
 
 // server is a server in the coordinator's list. Times are Unix milliseconds of the coordinator.

@@ -157,7 +157,55 @@ func TestAsked(t *testing.T) {
 	is(t, f.drainer(), w, drain.Drained, 0)
 }
 
-// TestCoordinatorStarts checks that a server that the coordinator does not list yet is neither lost nor drained.
+// TestNotSeen checks that a server that ended with data is drained only if its applications are known to have ended,
+// also where nobody saw which ones there were.
+func TestNotSeen(t *testing.T) {
+	for name, c := range map[string]struct {
+		ends []string // applications, before the server
+		want drain.State
+		work int
+	}{
+		"killed":        {want: drain.Lost, work: 1},
+		"another ended": {ends: []string{"app-2"}, want: drain.Lost, work: 1},
+		"nobody knows":  {ends: []string{"app-1"}, want: drain.Lost, work: 1}, // app-2 could have had data there
+		"drained":       {ends: []string{"app-1", "app-2"}, want: drain.Drained},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, d := newFake(t)
+			s, w := f.add("10.0.0.1-19999", "app-1")
+			f.add("10.0.0.2-19999", "app-2")
+			f.noApps = true
+			ask(t, d, w)
+			f.beat(1)
+			is(t, d, w, drain.Draining, 1)
+			for _, a := range c.ends {
+				f.finish(a)
+			}
+			s.end()
+			f.beat(4)
+			if s, err := d.Status(t.Context(), w); err == nil {
+				t.Errorf("%+v", s)
+			}
+			f.noApps = false
+			is(t, d, w, c.want, c.work)
+		})
+	}
+}
+
+// TestJustBegun checks that a server is lost that ended with partitions of an application that its metric of
+// applications does not count yet.
+func TestJustBegun(t *testing.T) {
+	f, d := newFake(t)
+	s, w := f.add("10.0.0.1-19999", "app-1")
+	s.gauge = 0
+	ask(t, d, w)
+	s.end()
+	f.beat(4)
+	is(t, d, w, drain.Lost, 1)
+}
+
+// TestCoordinatorStarts checks that a server that the coordinator does not list yet is neither lost nor drained, and
+// that after a while, its applications say which of the two it is.
 func TestCoordinatorStarts(t *testing.T) {
 	f, d := newFake(t)
 	s, w := f.add("10.0.0.1-19999", "app-1")
@@ -173,6 +221,17 @@ func TestCoordinatorStarts(t *testing.T) {
 	is(t, d, w, drain.Draining, unknown) // it may be the network
 	n := d.note(w)
 	n.missed = n.missed.Add(-registerTimeout)
+	f.cut = true
+	if s, err := d.Status(t.Context(), w); !errors.Is(err, drain.ErrCoordinator) {
+		t.Errorf("%+v, %v", s, err)
+	}
+	f.cut = false
+	is(t, d, w, drain.Draining, unknown) // it may have started once more, and know no application yet
+	n.missed = n.missed.Add(-registerTimeout)
+	is(t, d, w, drain.Lost, 1)
+	n.end.State = ""
+	f.finish("app-1")
+	f.beat(7) // the coordinator has forgotten it
 	is(t, d, w, drain.Drained, 0)
 	w.URL = ""
 	n.end.State = ""
