@@ -64,6 +64,7 @@ const (
 	ShuffleOneReplica     Code = "ShuffleOneReplica"     // a shuffle server that is killed fails jobs
 	ShuffleRecomputes     Code = "ShuffleRecomputes"     // a shuffle server that is killed makes tasks run again
 	ShuffleQuorum         Code = "ShuffleQuorum"         // numbers of replicas that no application starts with
+	ShuffleNoSpare        Code = "ShuffleNoSpare"        // jobs have replicas, and cannot miss a server all the same
 	ShuffleServersUnknown Code = "ShuffleServersUnknown" // the addresses of the shuffle service are missing
 	ShuffleStorageUnknown Code = "ShuffleStorageUnknown" // MapReduce does not know where servers keep its data
 	ShuffleIncomplete     Code = "ShuffleIncomplete"     // only some parts of MapReduce use the shuffle service

@@ -186,6 +186,22 @@ func (c *client) quorum(to *findings) {
 			Code: ShuffleOneReplica, Severity: Error, Property: name, Value: c.settings[name],
 			What: "Shuffle data is on one server of Uniffle only.", Why: why, Fix: fix,
 		})
+	case write == all, least == all:
+		// ShuffleWriteClientImpl in apache/uniffle (3d688c9): the task fails if a block is not on so many of its servers,
+		// or if not so many answer which blocks there are. No other server takes the place of one that is missing.
+		var needs []string
+		if write == all {
+			needs = append(needs, "write to it")
+		}
+		if least == all {
+			needs = append(needs, "read from it")
+		}
+		to.add(Finding{
+			Code: ShuffleNoSpare, Severity: Warning, Property: name, Value: c.settings[name],
+			What: fmt.Sprintf("Of %s replicas of shuffle data, %s must be written and %s read.", replicas, written, read),
+			Why:  "No server can be missed: one that is killed fails the jobs that " + strings.Join(needs, " or ") + " then.",
+			Fix:  fix,
+		})
 	}
 }
 

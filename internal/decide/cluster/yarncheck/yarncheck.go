@@ -191,8 +191,8 @@ func checks() []check {
 			SparkMasterOnLabel, SparkElsewhere,
 		}, spark},
 		{nil, []Code{
-			ShuffleOneReplica, ShuffleRecomputes, ShuffleQuorum, ShuffleServersUnknown, ShuffleStorageUnknown,
-			ShuffleIncomplete, ShuffleSerializer, ShuffleLocalReader, ShuffleAllocation,
+			ShuffleOneReplica, ShuffleRecomputes, ShuffleQuorum, ShuffleNoSpare, ShuffleServersUnknown,
+			ShuffleStorageUnknown, ShuffleIncomplete, ShuffleSerializer, ShuffleLocalReader, ShuffleAllocation,
 		}, shuffle},
 	}
 }
