@@ -117,11 +117,15 @@ func (l *Load) Uses(uid string) int64 {
 	return 0
 }
 
-// Throttled returns the part of the periods, in thousandths, in which its own quota throttled a pod, or that of a
-// container which was measured within a time. The quota of the pod may be larger than each container's, because it is
-// their sum. Containers that use less than half of what the pod uses do not count: the others may wait for batch.
+// Throttled returns the part of the periods, in thousandths, in which its own quota throttled a pod, or that of one of
+// its containers. Only what was measured within a time counts. The quota of the pod may be larger than each
+// container's, because it is their sum. Containers that use less than half of what the pod uses do not count: the
+// others may wait for batch.
 func (l *Load) Throttled(pod *PodUsage, within time.Duration) int64 {
-	most := pod.CPU.throttled()
+	most := int64(0)
+	if l.Age(pod.CPU.At) <= within {
+		most = pod.CPU.throttled()
+	}
 	for _, c := range l.inside(pod.UID) {
 		if l.Age(c.At) <= within && 2*c.Milli >= pod.CPU.Milli {
 			most = max(most, c.throttled())

@@ -63,7 +63,7 @@ func TestPressed(t *testing.T) {
 	}
 }
 
-// TestThrottled checks whose quota counts: that of the pod, and that of its containers which were measured lately.
+// TestThrottled checks whose quota counts: that of the pod, and those of its containers, where measured lately.
 func TestThrottled(t *testing.T) {
 	inside := func(uid string, at time.Duration, milli, throttled int64) InsideUsage {
 		return InsideUsage{UID: uid, CPUUsage: CPUUsage{At: at, Milli: milli, Periods: 10, Throttled: throttled}}
@@ -77,7 +77,10 @@ func TestThrottled(t *testing.T) {
 			t.Errorf("%s: %d", uid, got)
 		}
 	}
-	if got := l.Throttled(&PodUsage{UID: "d", Usage: Usage{CPU: CPUUsage{Periods: 4, Throttled: 1}}}, 0); got != 250 {
-		t.Errorf("by the quota of the pod: %d", got)
+	for age, want := range map[time.Duration]int64{0: 250, 8 * time.Second: 250, 9 * time.Second: 0, time.Hour: 0} {
+		pod := PodUsage{UID: "d", Usage: Usage{CPU: CPUUsage{At: l.Clock - age, Periods: 4, Throttled: 1}}}
+		if got := l.Throttled(&pod, 8*time.Second); got != want {
+			t.Errorf("by the quota of the pod, measured %s ago: %d", age, got)
+		}
 	}
 }

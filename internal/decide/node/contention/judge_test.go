@@ -69,6 +69,30 @@ func TestThrottledNowAndThen(t *testing.T) {
 	}
 }
 
+// TestThrottledLongAgo checks that a pod is judged although its quota stopped all of it when its CPU use was measured
+// last, half an hour ago.
+func TestThrottledLongAgo(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		w := newNode(model.SuppressOnHarm)
+		w.run(60, quietly)
+		if u := w.n.Load.Pod("web"); old {
+			u.CPU.At, u.CPU.Periods, u.CPU.Throttled = w.n.Load.Clock-30*time.Minute, 10, 10
+		}
+		l := w.pods["web"]
+		for range 20 {
+			w.n.Load.Clock += 100 * time.Millisecond
+			l.wait.Ran += 400 * time.Millisecond
+			l.wait.Waited += 900 * time.Millisecond
+			l.wait.At = w.n.Load.Clock
+			w.n.Waits = []model.PodWait{l.wait}
+			w.decide()
+		}
+		if w.result.Harm.Milli == 0 || w.may() == 16_000 {
+			t.Errorf("measured long ago %v: batch may use %d, %+v", old, w.may(), w.result.Harm)
+		}
+	}
+}
+
 // TestPressureOfLargePods checks that a pod which uses many CPUs is harmed when its tasks wait all the time, where only
 // pressure shows that.
 func TestPressureOfLargePods(t *testing.T) {
