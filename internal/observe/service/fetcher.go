@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -39,6 +40,7 @@ type Fetcher struct {
 
 	mu      sync.Mutex
 	entries []*entry // ordered by UID
+	left    []*entry // not wanted any more, in the order in which they left; at most maxTargets
 }
 
 // entry is one target and what is known of it.
@@ -47,7 +49,8 @@ type entry struct {
 	figure  model.ServiceFigure
 	next    time.Duration // when it is fetched next
 	busy    bool
-	history history // of a histogram; it belongs to the fetch that is under way
+	left    time.Duration // when it was no longer wanted
+	history history       // of a histogram; it belongs to the fetch that is under way
 }
 
 // New returns a fetcher of the node with this name. It fetches nothing before [Fetcher.Need].
@@ -70,13 +73,17 @@ func New(node string) *Fetcher {
 	}
 }
 
-// Need sets what is fetched from now on, ordered by UID. What was fetched for a target that stays is kept.
+// Need sets what is fetched from now on, ordered by UID. What was fetched for a target is kept while it stays, and
+// while it is not wanted for less than a quantile looks back: batch may run every other second, and a histogram that
+// was read only once has no figure.
 func (f *Fetcher) Need(wanted []model.ServiceTarget) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(wanted) == 0 && len(f.entries) == 0 {
+	if len(wanted) == 0 && len(f.entries) == 0 && len(f.left) == 0 {
 		return
 	}
+	now := f.clock()
+	f.left = slices.DeleteFunc(f.left, func(e *entry) bool { return now-e.left >= window })
 	wanted = wanted[:min(len(wanted), maxTargets)]
 	entries, changed := make([]*entry, 0, len(wanted)), false
 	for i := range wanted {
@@ -87,8 +94,15 @@ func (f *Fetcher) Need(wanted []model.ServiceTarget) {
 			continue
 		}
 		changed = true
-		entries = append(entries, &entry{target: *t, figure: model.ServiceFigure{UID: t.UID, Max: t.Max}})
+		entries = append(entries, f.again(t))
 	}
+	for _, e := range f.entries {
+		if !slices.Contains(entries, e) {
+			e.left = now
+			f.left = append(f.left, e)
+		}
+	}
+	f.left = slices.Delete(f.left, 0, max(len(f.left)-maxTargets, 0))
 	f.entries = entries
 	if changed {
 		select {
@@ -96,6 +110,17 @@ func (f *Fetcher) Need(wanted []model.ServiceTarget) {
 		default:
 		}
 	}
+}
+
+// again returns the entry of a target that is wanted again, or a new one.
+func (f *Fetcher) again(t *model.ServiceTarget) *entry {
+	i := slices.IndexFunc(f.left, func(e *entry) bool { return e.target.Equal(t) })
+	if i < 0 {
+		return &entry{target: *t, figure: model.ServiceFigure{UID: t.UID, Max: t.Max}}
+	}
+	e := f.left[i]
+	f.left = slices.Delete(f.left, i, i+1)
+	return e
 }
 
 // Append appends the figures of all targets, ordered by UID.

@@ -181,6 +181,68 @@ func TestHistogram(t *testing.T) {
 	}
 }
 
+// TestHistogramWantedByTurns checks that batch which runs every other second does not hide a histogram, that nothing is
+// kept for longer than a quantile looks back, and that a target of other rules starts anew.
+func TestHistogramWantedByTurns(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		without time.Duration // for which the target is not wanted, each time
+		max     int64         // what is added to its maximum, each time
+		want    int           // figures after 10 times
+	}{
+		{"always wanted", 0, 0, 9},
+		{"not for a second", time.Second, 0, 9},
+		{"not for nearly ten seconds", window - time.Second, 0, 9},
+		{"not for ten seconds", window, 0, 0},
+		{"by other rules", time.Second, 1, 0},
+	} {
+		n := 0
+		server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			n += 100
+			_, _ = fmt.Fprintf(w, "seconds_bucket{le=\"0.1\"} 0\nseconds_bucket{le=\"+Inf\"} %d\n", n)
+		})
+		f, now, figures := New("node-1"), time.Hour, 0
+		f.limit, f.clock = 5*time.Minute, func() time.Duration { return now }
+		wanted := []model.ServiceTarget{target(t, server, "web", model.ServiceSource{Quantile: 990_000})}
+		for range 10 {
+			f.Need(wanted)
+			f.fetch(t.Context(), f.entries[0])
+			if figure := f.Append(nil)[0]; figure.At == now && figure.Value == 100_000 {
+				figures++
+			}
+			now += time.Second
+			for end := now + c.without; now < end; now += time.Second {
+				if f.Need(nil); len(f.Append(nil)) != 0 {
+					t.Errorf("%s: %+v while nothing is wanted", c.name, f.Append(nil))
+				}
+			}
+			wanted[0].Max += c.max
+		}
+		if figures != c.want {
+			t.Errorf("%s: %d figures", c.name, figures)
+		}
+	}
+}
+
+// TestLeftIsBounded checks that no more targets are kept than are fetched, however many come and go.
+func TestLeftIsBounded(t *testing.T) {
+	f, now := New("node-1"), time.Hour
+	f.clock = func() time.Duration { return now }
+	for i := range 5 * maxTargets {
+		f.Need([]model.ServiceTarget{{UID: fmt.Sprint(i)}, {UID: fmt.Sprint(i, "b")}})
+	}
+	if len(f.left) != maxTargets || f.left[maxTargets-1].target.UID != fmt.Sprint(5*maxTargets-2, "b") {
+		t.Errorf("%d targets are kept", len(f.left))
+	}
+	f.Need(nil)
+	if now += window; len(f.Append(nil)) != 0 {
+		t.Error("a figure is left that nobody wants")
+	}
+	if f.Need(nil); len(f.left) != 0 {
+		t.Errorf("%d targets are kept after %s", len(f.left), window)
+	}
+}
+
 // many returns a histogram with too many buckets.
 func many() string {
 	var b strings.Builder
