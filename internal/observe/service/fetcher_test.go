@@ -198,24 +198,30 @@ func TestQuery(t *testing.T) {
 		}
 		return `{"status":"success","data":{"resultType":"vector","result":[` + strings.Join(all, ",") + `]}}`
 	}
+	scalar := func(v string) string {
+		return `{"status":"success","data":{"resultType":"scalar","result":[1700000000,"` + v + `"]}}`
+	}
 	for name, c := range map[string]struct {
 		answer string
 		want   int64
 		failed string
 	}{
-		"a vector":         {vector("0.0205"), 20_500, ""},
-		"a scalar":         {`{"status":"success","data":{"resultType":"scalar","result":[1700000000,"2"]}}`, 2_000_000, ""},
-		"no number":        {vector("NaN"), 0, ""},
-		"infinite":         {vector("+Inf"), model.MaxFigure, ""},
-		"negative":         {vector("-2"), 0, errNegative.Error()},
-		"nothing":          {vector(), 0, errNoResult.Error()},
-		"several":          {vector("1", "2"), 0, errResults.Error()},
-		"a matrix":         {`{"status":"success","data":{"resultType":"matrix","result":[]}}`, 0, errNotVector.Error()},
-		"a bad value":      {vector("one"), 0, `the value "one" is no number`},
-		"a strange result": {`{"status":"success","data":{"resultType":"vector","result":[{"value":[1]}]}}`, 0, "no number"},
-		"an error":         {`{"status":"error","error":"parse error"}`, 0, "parse error"},
-		"no JSON":          {"<html>", 0, "invalid character"},
-		"a long answer":    {`{"status":"` + strings.Repeat("x", maxAnswerBytes) + `"}`, 0, errLarge.Error()},
+		"a vector":            {vector("0.0205"), 20_500, ""},
+		"a scalar":            {scalar("2"), 0, errScalar.Error()},
+		"scalar of nothing":   {scalar("NaN"), 0, errScalar.Error()},
+		"no number":           {vector("NaN"), 0, errNoNumber.Error()},
+		"infinite":            {vector("+Inf"), 0, errNoNumber.Error()},
+		"infinitely negative": {vector("-Inf"), 0, errNoNumber.Error()},
+		"huge":                {vector("1e300"), model.MaxFigure, ""},
+		"negative":            {vector("-2"), 0, errNegative.Error()},
+		"nothing":             {vector(), 0, errNoResult.Error()},
+		"several":             {vector("1", "2"), 0, errResults.Error()},
+		"a matrix":            {`{"status":"success","data":{"resultType":"matrix","result":[]}}`, 0, errNotVector.Error()},
+		"a bad value":         {vector("one"), 0, `the value "one" is no number`},
+		"a strange result":    {`{"status":"success","data":{"resultType":"vector","result":[{"value":[1]}]}}`, 0, "no number"},
+		"an error":            {`{"status":"error","error":"parse error"}`, 0, "parse error"},
+		"no JSON":             {"<html>", 0, "invalid character"},
+		"a long answer":       {`{"status":"` + strings.Repeat("x", maxAnswerBytes) + `"}`, 0, errLarge.Error()},
 	} {
 		var asked []url.Values
 		var path string
@@ -227,7 +233,8 @@ func TestQuery(t *testing.T) {
 			_, _ = io.WriteString(w, c.answer)
 		})
 		got := fetch(queried(server, `p99{node="$node",ns="$namespace",pod="$pod"}`))
-		if got.Value != c.want || !strings.Contains(got.Failed, c.failed) || (got.Failed == "") != (c.failed == "") {
+		if got.Value != c.want || !strings.Contains(got.Failed, c.failed) || (got.Failed == "") != (c.failed == "") ||
+			(got.At == 0) != (got.Failed != "") || len(got.Failed) > maxErrorBytes {
 			t.Errorf("%s: %+v", name, got)
 		}
 		if path != "/prom/api/v1/query" || asked[0].Get("query") != `p99{node="node-1",ns="shop",pod="web-1"}` {
@@ -259,6 +266,7 @@ func TestQueryAge(t *testing.T) {
 		"in the future":  {"p99", [2]string{`[1700000000,"3"]`, `[1700000000,"1700000009"]`}, now, ""},
 		"with a comment": {"p99 # of a minute", [2]string{`[1700000000,"3"]`, `[1700000000,"1700000000"]`}, now, ""},
 		"no time":        {"p99", [2]string{`[1700000000,"3"]`, `[1700000000,"NaN"]`}, 0, errNoTime.Error()},
+		"no finite time": {"p99", [2]string{`[1700000000,"3"]`, `[1700000000,"+Inf"]`}, 0, errNoTime.Error()},
 		"no evaluation":  {"p99", [2]string{`[null,"3"]`, ""}, 0, errNoTime.Error()},
 		"gone meanwhile": {"p99", [2]string{`[1700000000,"3"]`, ""}, 0, "the time of the sample: "},
 	} {

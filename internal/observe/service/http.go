@@ -27,12 +27,14 @@ var (
 	errNegative  = errors.New("the figure is negative")
 	errNoResult  = fmt.Errorf("the query has no result of the last %s", maxSampleAge)
 	errResults   = errors.New("the query has several results; aggregate them")
-	errNotVector = errors.New("the result of the query is neither a vector nor a scalar")
+	errNoNumber  = errors.New("the result of the query is no finite number: it has no data, or no request in its range")
+	errScalar    = errors.New("the result of the query is a scalar, of unknown age; write a query without scalar()")
+	errNotVector = errors.New("the result of the query is no instant vector")
 	errNoTime    = errors.New("the answer has no time")
 )
 
-// millionths returns a figure in millionths. No number is 0: nothing was counted, so that nothing was slow. A summary,
-// and a quantile by Prometheus, have no number while there is no request.
+// millionths returns a figure in millionths. No number is 0: nothing was counted, so that nothing was slow. The summary
+// of a pod has no number while there is no request.
 func millionths(v float64) (int64, error) {
 	switch {
 	case math.IsNaN(v):
@@ -139,12 +141,13 @@ type answer struct {
 	}
 }
 
-// query returns the result of a query, and the age of its sample, both by the server's clock.
+// query returns the result of a query, and the age of its sample, both by the server's clock. A result that is no
+// finite number says nothing: Prometheus computes NaN from no data, as from no request.
 //
 // Prometheus answers with samples of up to five minutes ago (--query.lookback-delta) and the time of the evaluation. So
 // the time of the sample is asked for: timestamp() returns it for a selector, and the time of the evaluation for
 // anything that is computed. For that, lookback_delta leaves out older samples (Prometheus 2.44; older servers ignore
-// it).
+// it), except those in a range, such as [5m].
 func (f *Fetcher) query(ctx context.Context, t *model.ServiceTarget) (value float64, age time.Duration, err error) {
 	server, err := url.Parse(t.Source.URL)
 	if err != nil {
@@ -154,8 +157,11 @@ func (f *Fetcher) query(ctx context.Context, t *model.ServiceTarget) (value floa
 	query := strings.NewReplacer("$node", f.node, "$namespace", t.Namespace, "$pod", t.Name).Replace(t.Source.Query)
 	ask := url.Values{"query": {query}, "timeout": {f.limit.String()}, "lookback_delta": {maxSampleAge.String()}}
 	result, err := f.ask(ctx, server, ask)
-	if err != nil || result.scalar {
-		return result.value, 0, err
+	switch {
+	case err != nil:
+		return 0, 0, err
+	case math.IsNaN(result.value) || math.IsInf(result.value, 0):
+		return 0, 0, errNoNumber
 	}
 	ask.Set("query", "timestamp(\n"+query+"\n)") // a comment may end the query
 	ask.Set("time", strconv.FormatFloat(result.at, 'f', 3, 64))
@@ -171,7 +177,7 @@ func (f *Fetcher) query(ctx context.Context, t *model.ServiceTarget) (value floa
 func since(earlier, later float64) (time.Duration, error) {
 	const most = 1e6 // beyond it any sample is too old
 	seconds := later - earlier
-	if math.IsNaN(seconds) {
+	if math.IsNaN(seconds) || math.IsInf(seconds, 0) {
 		return 0, errNoTime
 	}
 	return time.Duration(min(max(seconds, 0), most) * float64(time.Second)), nil
@@ -193,9 +199,8 @@ func (f *Fetcher) ask(ctx context.Context, server *url.URL, query url.Values) (p
 
 // point is a value at a time.
 type point struct {
-	at     float64 // of the evaluation, in Unix seconds
-	value  float64
-	scalar bool
+	at    float64 // of the evaluation, in Unix seconds
+	value float64
 }
 
 // point returns the one value of an answer.
@@ -206,9 +211,7 @@ func (a *answer) point() (point, error) {
 	var pair [2]any
 	switch a.Data.ResultType {
 	case "scalar":
-		if err := json.Unmarshal(a.Data.Result, &pair); err != nil {
-			return point{}, err
-		}
+		return point{}, errScalar
 	case "vector":
 		var vector []struct{ Value [2]any }
 		if err := json.Unmarshal(a.Data.Result, &vector); err != nil {
@@ -234,5 +237,5 @@ func (a *answer) point() (point, error) {
 	if !isTime {
 		return point{}, errNoTime
 	}
-	return point{at, value, a.Data.ResultType == "scalar"}, nil
+	return point{at, value}, nil
 }
