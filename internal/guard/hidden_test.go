@@ -159,3 +159,37 @@ func TestForks(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 	}
 }
+
+// TestStopped has a guard find a container that an earlier guard stopped, and did not live to kill. It goes on. What is
+// stopped later is not the guard's.
+func TestStopped(t *testing.T) {
+	const id = "container_1_0001_01_000002"
+	s := runs(t, id, "exec sleep 1000")
+	s.until(t, id, 1)
+	p := s.of[id].first
+	state := func(want string) {
+		t.Helper()
+		got := ""
+		if !poll.Until(time.Minute, time.Millisecond, func() bool {
+			status, err := os.ReadFile(s.path(p.pid, "status"))
+			got = field(status, "State:")
+			return err == nil && got == want
+		}) {
+			t.Fatalf("state %q, want %q", got, want)
+		}
+	}
+	if sent, err := s.send(p, syscall.SIGSTOP); !sent || err != nil {
+		t.Fatal(sent, err)
+	}
+	state("T")
+	next := scanner{proc: "/proc", manager: s.manager}
+	for _, by := range []*scanner{s, &next} {
+		if err := by.scan(time.Now(), false); err != nil {
+			t.Fatal(err)
+		}
+		if by == s {
+			state("T")
+		}
+	}
+	state("S")
+}

@@ -88,6 +88,7 @@ type scanner struct {
 	others  bool      // containers run as other users
 	hidden  bool      // containers have processes that the guard may not look at
 	remote  bool      // the ResourceManager can be asked to signal those
+	resumed bool      // what an earlier guard left stopped goes on
 
 	at     time.Time // of the last scan
 	of     map[string]*group
@@ -174,6 +175,7 @@ func (s *scanner) scan(now time.Time, others bool) error {
 		return err
 	}
 	s.of, s.at = s.groups(all, parents), now
+	s.resume()
 	strangers = slices.DeleteFunc(strangers, func(pid int) bool { return !below(s.manager.pid, pid, parents) })
 	s.hidden = denied || len(strangers) > 0
 	switch {

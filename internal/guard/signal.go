@@ -3,6 +3,7 @@ package guard
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -46,6 +47,21 @@ func (s *scanner) stop(id string) *group {
 		}
 	}
 	return s.of[id]
+}
+
+// resume lets stopped processes go on, once: an earlier guard may have been killed between its SIGSTOP and its SIGKILL.
+func (s *scanner) resume() {
+	if s.resumed {
+		return
+	}
+	s.resumed = true
+	for _, g := range s.of {
+		for _, p := range g.members {
+			if status, err := os.ReadFile(s.path(p.pid, "status")); err == nil && field(status, "State:") == "T" {
+				_, _ = s.send(p, unix.SIGCONT) // it has ended, or the first signal to it says why it gets none
+			}
+		}
+	}
 }
 
 // sendAll sends a signal to the processes of a container, except those in done, to which it adds them. It returns how
