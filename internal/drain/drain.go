@@ -84,8 +84,8 @@ type Drainer interface {
 	// then.
 	Drain(ctx context.Context, w Worker, within time.Duration) error
 	// Status returns what the engine says about a worker. A worker that does not answer is an error, because it may
-	// still work; one that its coordinator does not list is [Absent]. Of servers that keep data, one that has gone by the
-	// account of its coordinator too is [Drained] or [Lost].
+	// still work, or is what its coordinator says; one that its coordinator does not list is [Absent]. Of servers that
+	// keep data, one that has gone by the account of its coordinator too is [Drained] or [Lost].
 	Status(ctx context.Context, w Worker) (Status, error)
 }
 

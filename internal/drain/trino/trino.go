@@ -24,6 +24,10 @@ const (
 	steady = time.Minute
 	// eager is the same while a worker is missing from the list.
 	eager = 3 * time.Second
+	// askTimeout bounds the questions to one worker about its state. Many may be hung, and others have to be asked.
+	askTimeout = time.Second
+	// drainTimeout bounds the request to one worker to shut down, for the same reason.
+	drainTimeout = 2 * time.Second
 	// maxPages bounds the pages of one query's answer.
 	maxPages = 1000
 )
@@ -59,9 +63,14 @@ func New(coordinator string, auth drain.Auth) (*Drainer, error) {
 // Drain implements [drain.Drainer]. The access control of the worker must let the user write system information, which
 // Trino's default one does not.
 func (d *Drainer) Drain(ctx context.Context, w drain.Worker, _ time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+	defer cancel()
 	err := d.client.JSON(ctx, http.MethodPut, w.At("/v1/info/state"), "SHUTTING_DOWN", nil)
 	switch {
 	case err == nil:
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.nodes, strings.ToLower(w.Host)) // the list is from before
 		return nil
 	case drain.IsStatus(err, http.StatusForbidden):
 		return fmt.Errorf("shutting down Trino worker %s: user %q may not. Let it write system information on the workers: "+
@@ -75,39 +84,53 @@ func (d *Drainer) Drain(ctx context.Context, w drain.Worker, _ time.Duration) er
 	return fmt.Errorf("shutting down Trino worker %s: %w", w.Host, err)
 }
 
-// Status implements [drain.Drainer]. What a worker still does, Trino says to the coordinator only.
+// Status implements [drain.Drainer]. What a worker still does, Trino says to the coordinator only. A worker that cannot
+// be asked is active if the coordinator lists it so: it gets work, and the network or its access control is at fault.
 func (d *Drainer) Status(ctx context.Context, w drain.Worker) (drain.Status, error) {
-	s := drain.Status{State: drain.Absent, Work: drain.UnknownWork}
+	state, silent := d.state(ctx, w)
+	s := drain.Status{State: drain.Absent, Work: drain.UnknownWork, Text: state}
+	switch {
+	case ctx.Err() != nil && silent != nil:
+		return drain.Status{}, silent // there is no time for the coordinator
+	case state == "SHUTTING_DOWN", state == "DRAINING":
+		s.State = drain.Draining
+	case state == "DRAINED":
+		s.State, s.Work = drain.Drained, 0
+	case state == "ACTIVE", silent != nil:
+		listed, err := d.listed(ctx, w.Host)
+		switch {
+		case err != nil:
+			return drain.Status{}, errors.Join(silent, err)
+		case listed && silent != nil:
+			s.State, s.Text = drain.Active, "the coordinator lists it as active, but: "+silent.Error()
+		case listed:
+			s.State = drain.Active
+		case silent != nil:
+			return drain.Status{}, silent
+		default:
+			s.Text = "the coordinator does not list it as active"
+		}
+	}
+	return s, nil
+}
+
+// state asks a worker for its state, in Trino's words, or for people if it starts.
+func (d *Drainer) state(ctx context.Context, w drain.Worker) (state string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
 	var info struct {
 		Starting bool `json:"starting"`
 	}
 	if err := d.client.JSON(ctx, http.MethodGet, w.At("/v1/info"), nil, &info); err != nil {
-		return drain.Status{}, fmt.Errorf("asking Trino worker %s: %w", w.Host, err)
+		return "", fmt.Errorf("asking Trino worker %s: %w", w.Host, err)
 	}
 	if info.Starting {
-		s.Text = "it starts"
-		return s, nil
+		return "it starts", nil
 	}
-	var state string
 	if err := d.client.JSON(ctx, http.MethodGet, w.At("/v1/info/state"), nil, &state); err != nil {
-		return drain.Status{}, fmt.Errorf("the state of Trino worker %s: %w", w.Host, err)
+		return "", fmt.Errorf("the state of Trino worker %s: %w", w.Host, err)
 	}
-	s.Text = state
-	switch state {
-	case "SHUTTING_DOWN", "DRAINING":
-		s.State = drain.Draining
-	case "DRAINED":
-		s.State, s.Work = drain.Drained, 0
-	case "ACTIVE":
-		listed, err := d.listed(ctx, w.Host)
-		if err != nil {
-			return drain.Status{}, err
-		}
-		if s.State = drain.Active; !listed {
-			s.State, s.Text = drain.Absent, "the coordinator does not list it as active"
-		}
-	}
-	return s, nil
+	return state, nil
 }
 
 // listed reports whether the coordinator lists a host as an active worker.

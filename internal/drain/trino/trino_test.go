@@ -1,14 +1,17 @@
 package trino
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/drain"
@@ -163,8 +166,69 @@ func TestRefused(t *testing.T) {
 		strings.Contains(err.Error(), f.fails) { // what a server says may be for others
 		t.Errorf("a coordinator that refuses: %v", err)
 	}
-	gone := drain.Worker{Host: "w2.pool", URL: "http://127.0.0.1:9"}
-	if _, err := d.Status(t.Context(), gone); err == nil || errors.Is(err, drain.ErrCoordinator) {
-		t.Errorf("a worker that does not answer: %v", err)
+}
+
+// TestSilentWorker has workers whom the manager cannot ask. Only one that the coordinator does not list either counts
+// as silent: the network between the manager and the workers may be at fault.
+func TestSilentWorker(t *testing.T) {
+	f, d, w := start(t)
+	refuses := httptest.NewServer(http.NotFoundHandler())
+	defer refuses.Close()
+	for about, url := range map[string]string{"no answer": "http://127.0.0.1:9", "a refusal": refuses.URL} {
+		listed, other := drain.Worker{Host: w.Host, URL: url}, drain.Worker{Host: "w2.pool", URL: url}
+		if s, err := d.Status(t.Context(), listed); err != nil || s.State != drain.Active || !strings.Contains(s.Text, url) {
+			t.Errorf("%s of a worker that is listed: %+v, %v", about, s, err)
+		}
+		if s, err := d.Status(t.Context(), other); err == nil || errors.Is(err, drain.ErrCoordinator) {
+			t.Errorf("%s of a worker that is not listed: %+v, %v", about, s, err)
+		}
 	}
+	if f.queries != 1 {
+		t.Errorf("%d queries for four looks", f.queries)
+	}
+	silent := drain.Worker{Host: w.Host, URL: "http://127.0.0.1:9"}
+	if err := d.Drain(t.Context(), w, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	f.listed = false
+	if s, err := d.Status(t.Context(), silent); err == nil {
+		t.Errorf("a worker that drained, by a list from before: %+v", s)
+	}
+	f.fails = "Access Denied: Cannot select from table"
+	d.looked = time.Time{}
+	_, err := d.Status(t.Context(), silent)
+	if !errors.Is(err, drain.ErrCoordinator) || !strings.Contains(err.Error(), silent.URL) {
+		t.Errorf("neither the worker nor the coordinator says anything: %v", err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := d.Status(over, silent); err == nil || errors.Is(err, drain.ErrCoordinator) {
+		t.Errorf("the time was over before the worker answered: %v", err)
+	}
+}
+
+// TestHungWorker has a worker that takes connections and does not answer. It leaves time to ask others.
+func TestHungWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, err := New("http://coordinator:8080", drain.Auth{
+			Dial: func(context.Context, string, string) (net.Conn, error) {
+				ours, theirs := net.Pipe()
+				go func() { _, _ = io.Copy(io.Discard, theirs) }()
+				return ours, nil
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		d.nodes, d.looked = map[string]bool{"w1.pool": true}, began
+		w := drain.Worker{Host: "w1.pool", URL: "http://w1.pool:8080"}
+		if s, err := d.Status(t.Context(), w); err != nil || s.State != drain.Active || time.Since(began) != askTimeout {
+			t.Errorf("after %s: %+v, %v", time.Since(began), s, err)
+		}
+		began = time.Now()
+		if err := d.Drain(t.Context(), w, time.Minute); err == nil || time.Since(began) != drainTimeout {
+			t.Errorf("the drain ended after %s: %v", time.Since(began), err)
+		}
+	})
 }

@@ -24,7 +24,8 @@ const (
 	// patience is how long a node's offer must stay below the requests of its bound pods before a worker of fixed size
 	// drains. A drain cannot be undone, and the agent limits batch pods meanwhile.
 	patience = time.Minute
-	// recoverCrew is how long a coordinator must not list a worker before its pod is replaced. No query runs in it.
+	// recoverCrew is how long a coordinator must not list a worker as active before its pod is replaced. It gives such a
+	// worker no work. A query of which the worker still runs a part fails.
 	recoverCrew = 5 * time.Minute
 	// lookWithin bounds how long a coordinator that does not answer delays a round.
 	lookWithin = 5 * time.Second

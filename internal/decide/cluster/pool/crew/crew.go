@@ -4,8 +4,8 @@
 // A worker's phase follows from what its engine and its pod show, and from a few marks on the pod. So a controller that
 // was killed goes on where it was, and every step may be taken twice.
 //
-// Two rules come first. A pod is deleted when its engine says that nothing runs in it, or when its time is over, and
-// not before. And online services never wait for a query: what must end by a certain time ends then.
+// Two rules come first. A pod is deleted when its engine says that nothing runs in it, when its engine has lost it, or
+// when its time is over, and not before. And online services never wait for a query: what must end by a certain time ends then.
 package crew
 
 import (
@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// idleGrace is the termination grace period of a deleted pod in which no query runs.
+	// idleGrace is the termination grace period of a deleted pod in which no query runs, or that its engine has lost.
 	idleGrace = 10 * time.Second
 	// killGrace is the termination grace period of a deleted pod whose deadline has passed.
 	killGrace = time.Second
