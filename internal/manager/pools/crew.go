@@ -1,11 +1,13 @@
 package pools
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"reflect"
+	"slices"
 	"strconv"
 	"time"
 
@@ -27,7 +29,7 @@ const (
 	// recoverCrew is how long a coordinator must not list a worker as active before its pod is replaced. It gives such a
 	// worker no work. A query of which the worker still runs a part fails.
 	recoverCrew = 5 * time.Minute
-	// lookWithin bounds how long a coordinator that does not answer delays a round.
+	// lookWithin bounds how long a coordinator or workers that do not answer delay a round.
 	lookWithin = 5 * time.Second
 	// restFor is how long the state "active" of a worker stays valid if the worker needs no step. Otherwise each round
 	// would ask hundreds of workers.
@@ -53,8 +55,18 @@ type crewEngine struct {
 	auth    drain.Auth
 	drainer drain.Drainer
 	dialer  *crewDialer
-	active  map[string]time.Time // by UID of its pod: when an active worker was asked last
+	heard   map[string]crewHeard // by UID of a worker's pod
 }
+
+// crewHeard is when a worker was asked last, and what came of it. Its zero value: it was not.
+type crewHeard struct {
+	at     time.Time
+	active bool
+	silent error // why it did not answer
+}
+
+// unasked is the state of a worker that runs and for which a round had no time.
+const unasked = drain.State(crew.Unasked)
 
 // kind returns how the workers of the pool run if they have one size. It returns nil for YARN, whose workers change
 // their size: the rest of this package, except what begins with crew, is about them.
@@ -138,28 +150,34 @@ func (c *crewRound) observe(ctx context.Context, drainer drain.Drainer) {
 	_, c.in.Settings.Reversible = drainer.(drain.Reverser)
 }
 
-// ask asks the engine about all workers that run.
+// ask asks the engine about the workers that run. Of those for which there is no time, what was known stays.
 func (c *crewRound) ask(ctx context.Context, drainer drain.Drainer) {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
 	c.k.crew.dialer.know(c.addresses())
-	inParallel(c.places, func(pl *place) {
+	inParallel(c.inTurn(c.places), func(pl *place) {
 		w, runs := c.engineWorker(pl)
 		switch {
 		case runs && c.rests(pl):
 			pl.crew.status = drain.Status{State: drain.Active, Work: drain.UnknownWork}
 		case runs:
-			pl.crew.status, pl.crew.silent = drainer.Status(ctx, w)
+			pl.crew = c.askOne(ctx, drainer, pl, w)
 		}
 	})
-	active := map[string]time.Time{}
+	heard := map[string]crewHeard{}
 	for _, pl := range c.places {
-		if pl.crew.status.State == drain.Active {
-			if active[pl.pod.uid] = c.now; c.rests(pl) {
-				active[pl.pod.uid] = c.k.crew.active[pl.pod.uid]
+		if _, runs := c.engineWorker(pl); !runs {
+			continue
+		}
+		h, state, err := c.k.crew.heard[pl.pod.uid], pl.crew.status.State, pl.crew.silent
+		unreachable := errors.Is(err, drain.ErrCoordinator)
+		if state != unasked && !c.rests(pl) {
+			if h = (crewHeard{at: c.now, active: state == drain.Active}); !unreachable {
+				h.silent = err
 			}
 		}
-		if err := pl.crew.silent; errors.Is(err, drain.ErrCoordinator) {
+		heard[pl.pod.uid] = h
+		if unreachable {
 			c.in.Known = false
 			reason := "NoAnswer"
 			if isNotAllowed(err) {
@@ -170,13 +188,48 @@ func (c *crewRound) ask(ctx context.Context, drainer drain.Drainer) {
 				"the manager can reach it: %w", c.kind.Engine, c.kind.Field, err))
 		}
 	}
-	c.k.crew.active = active
+	c.k.crew.heard = heard
+}
+
+// askOne asks the engine about one worker.
+func (c *crewRound) askOne(ctx context.Context, drainer drain.Drainer, pl *place, w drain.Worker) crewSeen {
+	if ctx.Err() == nil {
+		status, err := drainer.Status(ctx, w)
+		if err == nil || ctx.Err() == nil || errors.Is(err, drain.ErrCoordinator) {
+			return crewSeen{status, err}
+		} // the time of the round was over before its own
+	}
+	return crewSeen{drain.Status{State: unasked}, c.k.crew.heard[pl.pod.uid].silent}
+}
+
+// inTurn orders places: first workers that answered, then those that did not answer for the longest time, and of each
+// those first that were not asked for the longest time. So hung ones, of which the time of a round is too short for
+// all, do not keep others from their turn.
+func (c *crewRound) inTurn(places []*place) []*place {
+	silent := func(h crewHeard) (last time.Time) {
+		if h.silent != nil {
+			last = h.at
+		}
+		return last
+	}
+	heard := func(pl *place) (h crewHeard) {
+		if pl.pod != nil {
+			h = c.k.crew.heard[pl.pod.uid]
+		}
+		return h
+	}
+	places = slices.Clone(places)
+	slices.SortStableFunc(places, func(a, b *place) int {
+		x, y := heard(a), heard(b)
+		return cmp.Or(silent(x).Compare(silent(y)), x.at.Compare(y.at))
+	})
+	return places
 }
 
 // rests reports whether a worker was active within restFor and needs no step.
 func (c *crewRound) rests(pl *place) bool {
-	at := c.k.crew.active[pl.pod.uid]
-	return c.now.Sub(at) < restFor && pl.worker.Pod.Started.Before(at) && !pl.worker.Leaves() &&
+	h := c.k.crew.heard[pl.pod.uid]
+	return h.active && c.now.Sub(h.at) < restFor && pl.worker.Pod.Started.Before(h.at) && !pl.worker.Leaves() &&
 		pl.pod.marks.Asked.IsZero()
 }
 

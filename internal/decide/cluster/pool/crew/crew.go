@@ -5,7 +5,8 @@
 // was killed goes on where it was, and every step may be taken twice.
 //
 // Two rules come first. A pod is deleted when its engine says that nothing runs in it, when its engine has lost it, or
-// when its time is over, and not before. And online services never wait for a query: what must end by a certain time ends then.
+// when its time is over, and not before. And online services never wait for a query: what must end by a certain time
+// ends then.
 package crew
 
 import (
@@ -56,6 +57,7 @@ type State string
 // The states. They are those of internal/drain, and Unknown if the worker does not answer.
 const (
 	Unknown  State = ""
+	Unasked  State = "Unasked"  // there was no time to ask it, so what its marks say stays true
 	Absent   State = "Absent"   // the coordinator does not list it
 	Serving  State = "Active"   // it gets work
 	Leaving  State = "Draining" // it gets no new work
@@ -131,6 +133,7 @@ func (r *round) remember() {
 		}
 	}
 	switch missing := w.State == Unknown || w.State == Absent; {
+	case w.State == Unasked && r.in.Known:
 	case !missing || !r.in.Known:
 		r.marks.Missing = time.Time{}
 	case r.marks.Missing.IsZero():
@@ -212,6 +215,9 @@ func (r *round) present() Step {
 		return Step{Phase: Draining, Verb: Undrain, Why: UpToDate}
 	case !r.in.Known:
 		missing.Why = CoordinatorUnreachable
+	case w.State == Unasked && r.marks.Registered && r.marks.Missing.IsZero():
+		return Step{Phase: Active, Verb: Wait, Why: UpToDate}
+	case w.State == Unasked:
 	case r.in.Now.Sub(pool.Later(r.marks.Missing, w.Pod.Started)) >= within:
 		missing.Verb, missing.Within, missing.Failed = DeletePod, idleGrace, !r.marks.Registered
 	}

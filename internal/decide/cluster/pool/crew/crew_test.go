@@ -29,6 +29,7 @@ import (
 //	tight NAME yes|no            its node offers less than what is bound there
 //	work NAME COUNT SECONDS      tasks that it has while it gets work, each for this time
 //	slow | never | mute NAME     its pod does not start; it does not register; it does not answer
+//	late NAME                    there is no time to ask it
 //	well NAME
 //	dies NAME                    its process ends, and its container is started again
 //	coordinator away|back
@@ -104,8 +105,10 @@ func (w *world) command(words []string) error {
 		p.never = true
 	case "mute":
 		p.mute = true
+	case "late":
+		p.late = true
 	case "well":
-		p.slow, p.never, p.mute = false, false, false
+		p.slow, p.never, p.mute, p.late = false, false, false, false
 	case "dies":
 		w.early += len(p.jobs)
 		w.gone(p)
@@ -144,8 +147,8 @@ func TestHistories(t *testing.T) {
 		}
 		w.crash, w.silent, w.refuses = nil, false, false
 		for _, p := range w.workers {
-			p.never, p.slow, p.mute, p.Tight, p.Room, p.Cordoned, p.End, p.Attempts = false, false, false, false, true, false,
-				time.Time{}, 0
+			p.never, p.slow, p.mute, p.late, p.Tight, p.Room, p.Cordoned = false, false, false, false, false, true, false
+			p.End, p.Attempts = time.Time{}, 0
 			p.takes = min(p.takes, time.Minute)
 			if p.Pod != nil {
 				p.Pod.Deleting, p.Pod.Evicted = false, false
@@ -207,6 +210,8 @@ func happen(w *world, p *place, random *rand.Rand) (died int) {
 		w.refuses = !w.refuses
 	case 14:
 		p.demand = 0
+	case 15:
+		p.late = !p.late
 	}
 	return died
 }

@@ -44,6 +44,7 @@ type place struct {
 	never  bool // it does not register
 	slow   bool // its pod does not start
 	mute   bool // it does not answer
+	late   bool // there is no time to ask it
 	boots  time.Time
 	up     bool
 	drains time.Time   // since when it drains; zero: it does not
@@ -100,6 +101,8 @@ func (w *world) second(p *place) {
 // state is what the engine says about a place.
 func (w *world) state(p *place) State {
 	switch {
+	case p.late:
+		return Unasked
 	case !p.up || p.mute:
 		return Unknown
 	case w.now.Before(p.boots) || p.never:
