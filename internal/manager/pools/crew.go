@@ -219,6 +219,9 @@ func (c *crewRound) inTurn(places []*place) []*place {
 		return h
 	}
 	places = slices.Clone(places)
+	if c.k.crew == nil { // there is no client of the engine, so nobody was asked
+		return places
+	}
 	slices.SortStableFunc(places, func(a, b *place) int {
 		x, y := heard(a), heard(b)
 		return cmp.Or(silent(x).Compare(silent(y)), x.at.Compare(y.at))
@@ -281,7 +284,8 @@ func (c *Controller) tight(nodes map[string]Node) map[string]bool {
 	return all
 }
 
-// act decides, and carries out the steps. A step that fails is decided again in a later round.
+// act decides, and carries out the steps. A step that fails, or for which there is no time, is decided again in a later
+// round.
 func (c *crewRound) act(ctx context.Context, drainer drain.Drainer) {
 	steps := crew.Next(&c.in)
 	c.tally = crew.Count(&c.in, steps)
@@ -291,7 +295,11 @@ func (c *crewRound) act(ctx context.Context, drainer drain.Drainer) {
 	inParallel(c.places, func(pl *place) { pl.err = c.mark(ctx, pl) })
 	for _, verb := range []pool.Verb{crew.DeletePod, crew.Drain, crew.Undrain} {
 		acting, cancel := context.WithTimeout(ctx, rmTimeout)
-		c.all(verb, func(pl *place) { pl.err = c.one(acting, drainer, pl) })
+		places := c.inTurn(c.those(func(pl *place) bool { return pl.does(verb) }))
+		left := inTime(rmTimeout, new(int), places, func(pl *place) { pl.err = c.one(acting, drainer, pl) }, nil)
+		for _, pl := range left {
+			pl.step.Verb = pool.Wait
+		}
 		cancel()
 	}
 	c.createMissing(ctx)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,10 @@ import (
 // takes a second, or two to drain it.
 type hungEngine struct {
 	hung map[string]bool // by host
+
+	mu      sync.Mutex
+	began   time.Time
+	drained map[string]time.Duration // by host: when it was asked to drain, from the first such request on
 }
 
 func (e *hungEngine) Status(ctx context.Context, w drain.Worker) (drain.Status, error) {
@@ -28,6 +33,12 @@ func (e *hungEngine) Status(ctx context.Context, w drain.Worker) (drain.Status, 
 }
 
 func (e *hungEngine) Drain(ctx context.Context, w drain.Worker, _ time.Duration) error {
+	e.mu.Lock()
+	if e.began.IsZero() {
+		e.began = time.Now()
+	}
+	e.drained[w.Host] = time.Since(e.began)
+	e.mu.Unlock()
 	return e.wait(ctx, w, 2*time.Second)
 }
 
@@ -45,7 +56,7 @@ func (e *hungEngine) wait(ctx context.Context, w drain.Worker, most time.Duratio
 
 // hungPool returns the keeper of a pool whose registered workers run for an hour, the first of them hung.
 func hungPool(hung, workers int) (*keeper, *hungEngine, []*place) {
-	e := &hungEngine{hung: map[string]bool{}}
+	e := &hungEngine{hung: map[string]bool{}, drained: map[string]time.Duration{}}
 	var places []*place
 	for i := range workers {
 		name := fmt.Sprintf("w%03d", i)
@@ -114,6 +125,49 @@ func TestHungWorkers(t *testing.T) {
 			if replaced[pl.host] != (i < hung) {
 				t.Errorf("worker %s: replaced %v", pl.host, replaced[pl.host])
 			}
+		}
+	})
+}
+
+// TestDrainsBehindHung has more hung workers than there is time for, which come first by name, when all are to stop.
+// Each of the others is drained at once, and no step is said to have failed that was not begun.
+func TestDrainsBehindHung(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const hung, workers = 100, 120
+		k, e, places := hungPool(hung, workers)
+		for range 3 { // rounds in which each worker is asked
+			crewRoundOf(k, places).steps(t.Context())
+		}
+		for _, pl := range places {
+			pl.worker.Wanted = false
+		}
+		c := crewRoundOf(k, places)
+		for i, s := range c.steps(t.Context()) {
+			if s.Verb != crew.Drain {
+				t.Fatalf("%s: %+v", places[i].host, s)
+			}
+			places[i].pod.raw = encode(s.Marks) // they are written already
+		}
+		began := time.Now()
+		c.act(t.Context(), e)
+		if took := time.Since(began); took > rmTimeout+2*time.Second { // clock: synctest's
+			t.Errorf("the steps took %s", took)
+		}
+		tried := 0
+		for i, pl := range places {
+			at, was := e.drained[pl.host]
+			switch {
+			case i >= hung && (!was || at != 0 || pl.err != nil):
+				t.Errorf("worker %s that answers: drained %v, after %s, %v", pl.host, was, at, pl.err)
+			case was != (pl.step.Verb == crew.Drain), i < hung && was != (pl.err != nil):
+				t.Errorf("worker %s: asked to drain %v, its step is %s, %v", pl.host, was, pl.step.Verb, pl.err)
+			}
+			if i < hung && was {
+				tried++
+			}
+		}
+		if tried < 7*parallel || tried == hung {
+			t.Errorf("%d hung workers were asked to drain", tried)
 		}
 	})
 }
