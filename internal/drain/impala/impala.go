@@ -19,8 +19,12 @@ import (
 	"github.com/waterline-io/waterline/internal/drain"
 )
 
-// krpcPort is the default port by which impalads speak to each other (--krpc_port).
-const krpcPort = "27000"
+const (
+	// krpcPort is the default port by which impalads speak to each other (--krpc_port).
+	krpcPort = "27000"
+	// askTimeout bounds the question to one executor. Many may be hung, and others have to be asked.
+	askTimeout = time.Second
+)
 
 // Options are those of a cluster.
 type Options struct {
@@ -98,7 +102,7 @@ func (d *Drainer) Status(ctx context.Context, w drain.Worker) (drain.Status, err
 		switch {
 		case !is(w.Host, b.KRPC) && !is(w.Host, b.Address):
 		case b.Quiescing:
-			return d.quiescing(ctx, w)
+			return d.quiescing(ctx, w), nil
 		case b.Active:
 			return drain.Status{State: drain.Active, Work: drain.UnknownWork}, nil
 		default:
@@ -118,14 +122,18 @@ func is(host, address string) bool {
 var left = regexp.MustCompile(
 	`^shutdown grace period left: (\S+), .*queries registered on coordinator: (\d+), queries executing: (\d+),`)
 
-// quiescing asks an executor that shuts down what it still has.
-func (d *Drainer) quiescing(ctx context.Context, w drain.Worker) (drain.Status, error) {
+// quiescing asks an executor that shuts down what it still has. One that does not answer shuts down by the account of
+// the coordinator.
+func (d *Drainer) quiescing(ctx context.Context, w drain.Worker) drain.Status {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
 	s := drain.Status{State: drain.Draining, Work: drain.UnknownWork}
 	var page struct {
 		Status string `json:"shutdown_status"`
 	}
 	if err := d.web.JSON(ctx, http.MethodGet, w.At("/?json"), nil, &page); err != nil {
-		return drain.Status{}, fmt.Errorf("asking Impala executor %s: %w", w.Host, err)
+		s.Text = fmt.Sprintf("asking Impala executor %s: %v", w.Host, err)
+		return s
 	}
 	s.Text = page.Status
 	if m := left.FindStringSubmatch(page.Status); m != nil {
@@ -135,5 +143,5 @@ func (d *Drainer) quiescing(ctx context.Context, w drain.Worker) (drain.Status, 
 			s.State = drain.Drained
 		}
 	}
-	return s, nil
+	return s
 }

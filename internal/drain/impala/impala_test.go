@@ -2,16 +2,19 @@ package impala
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/drain"
@@ -122,6 +125,9 @@ func TestDrain(t *testing.T) {
 		t.Errorf("the statements are %q, want %q", f.statements, want)
 	}
 	is(drain.Draining, 2)
+	w.URL = "http://127.0.0.1:9" // the coordinator still says that it shuts down
+	is(drain.Draining, drain.UnknownWork)
+	w.URL = server.URL
 	f.queries = 0
 	is(drain.Draining, 0) // the grace period is not over
 	f.grace = "0"
@@ -144,6 +150,25 @@ func TestDrain(t *testing.T) {
 	if err := d.Drain(t.Context(), w, 0); !errors.Is(err, drain.ErrCoordinator) {
 		t.Errorf("no coordinator: %v", err)
 	}
+}
+
+// TestHungExecutor has an executor that takes connections and does not answer. It leaves time to ask others.
+func TestHungExecutor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, err := New(Options{Auth: drain.Auth{Dial: func(context.Context, string, string) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, theirs) }()
+			return ours, nil
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		s := d.quiescing(t.Context(), drain.Worker{Host: "w1.pool", URL: "http://w1.pool:25000"})
+		if s.State != drain.Draining || !strings.Contains(s.Text, "w1.pool") || time.Since(began) != askTimeout {
+			t.Errorf("after %s: %+v", time.Since(began), s)
+		}
+	})
 }
 
 // TestWire checks a message against bytes that were written by hand after Thrift's specification.
