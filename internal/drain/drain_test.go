@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 )
@@ -67,5 +68,31 @@ func TestSilent(t *testing.T) {
 				t.Errorf("%v: silent %v, want %v", err, Silent(err), c.want)
 			}
 		})
+	}
+}
+
+// TestLimited checks that a client takes answers up to its limit.
+func TestLimited(t *testing.T) {
+	const most = 1000
+	size := most
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(make([]byte, size))
+	}))
+	defer s.Close()
+	all, err := NewClient(Auth{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := all.Limited(most)
+	if answer, err := client.Send(t.Context(), http.MethodGet, s.URL, "", nil); err != nil || len(answer) != most {
+		t.Errorf("%d bytes, %v", len(answer), err)
+	}
+	size++
+	_, err = client.Send(t.Context(), http.MethodGet, s.URL, "", nil)
+	if err == nil || !strings.Contains(err.Error(), "more than 1000 bytes") {
+		t.Errorf("an answer that is too large: %v", err)
+	}
+	if answer, err := all.Send(t.Context(), http.MethodGet, s.URL, "", nil); err != nil || len(answer) != size {
+		t.Errorf("without the limit: %d bytes, %v", len(answer), err)
 	}
 }

@@ -39,6 +39,7 @@ type Client struct {
 	auth   Auth
 	header http.Header
 	http   http.Client
+	most   int // bytes of an answer
 }
 
 // NewClient returns a client. header is sent with every request besides what auth needs.
@@ -54,11 +55,19 @@ func NewClient(auth Auth, header http.Header) (*Client, error) {
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	}
-	return &Client{auth: auth, header: header, http: http.Client{
+	return &Client{auth: auth, header: header, most: maxAnswer, http: http.Client{
 		Transport: transport, Timeout: requestTimeout,
 		// A redirect would take the password elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
+}
+
+// Limited returns a client that makes the same requests, and takes answers of at most so many bytes. A client of
+// [NewClient] takes 16 MiB.
+func (c *Client) Limited(bytes int) *Client {
+	limited := *c
+	limited.most = bytes
+	return &limited
 }
 
 // StatusError is an answer with an HTTP status that is no success. It has nothing else of the answer: who asks may be
@@ -134,12 +143,12 @@ func (c *Client) Send(ctx context.Context, method, url, kind string, body []byte
 		return nil, err // it names the method and the URL
 	}
 	defer response.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	answer, err := io.ReadAll(io.LimitReader(response.Body, int64(c.most)+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("reading the answer to %s %s: %w", method, url, err)
-	case len(answer) > maxAnswer:
-		return nil, fmt.Errorf("%s %s: the answer has more than %d bytes", method, url, maxAnswer)
+	case len(answer) > c.most:
+		return nil, fmt.Errorf("%s %s: the answer has more than %d bytes", method, url, c.most)
 	case response.StatusCode < 200 || response.StatusCode > 299:
 		return nil, &StatusError{Method: method, URL: url, Status: response.StatusCode}
 	}

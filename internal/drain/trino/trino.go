@@ -4,6 +4,7 @@
 package trino
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,8 +29,13 @@ const (
 	askTimeout = time.Second
 	// drainTimeout bounds the request to one worker to shut down, for the same reason.
 	drainTimeout = 2 * time.Second
-	// maxPages bounds the pages of one query's answer.
+	// The bounds of one query's answer, of all pages: whoever names a coordinator must not use up the memory of the
+	// manager, which is that of others too. A row is a worker.
 	maxPages = 1000
+	maxRows  = 10_000
+	maxBytes = 4 << 20
+	// maxInfo bounds the answer of a worker, in bytes. It has a few hundred.
+	maxInfo = 64 << 10
 )
 
 // Drainer drains workers by their graceful shutdown, which cannot be taken back.
@@ -38,7 +44,8 @@ const (
 // tasks. It waits for one grace period more, and its process ends with code 0. It knows no deadline. If it has no task
 // after the first grace period, Trino 435 does not look again, and a task that comes later ends with the worker.
 type Drainer struct {
-	client      *drain.Client
+	client      *drain.Client // of the coordinator
+	workers     *drain.Client
 	coordinator string
 	user        string
 
@@ -57,7 +64,10 @@ func New(coordinator string, auth drain.Auth) (*Drainer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Drainer{client: client, coordinator: strings.TrimSuffix(coordinator, "/"), user: auth.User}, nil
+	return &Drainer{
+		client: client.Limited(maxBytes), workers: client.Limited(maxInfo),
+		coordinator: strings.TrimSuffix(coordinator, "/"), user: auth.User,
+	}, nil
 }
 
 // Drain implements [drain.Drainer]. The access control of the worker must let the user write system information, which
@@ -65,7 +75,7 @@ func New(coordinator string, auth drain.Auth) (*Drainer, error) {
 func (d *Drainer) Drain(ctx context.Context, w drain.Worker, _ time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
-	err := d.client.JSON(ctx, http.MethodPut, w.At("/v1/info/state"), "SHUTTING_DOWN", nil)
+	err := d.workers.JSON(ctx, http.MethodPut, w.At("/v1/info/state"), "SHUTTING_DOWN", nil)
 	switch {
 	case err == nil:
 		d.mu.Lock()
@@ -121,13 +131,13 @@ func (d *Drainer) state(ctx context.Context, w drain.Worker) (state string, err 
 	var info struct {
 		Starting bool `json:"starting"`
 	}
-	if err := d.client.JSON(ctx, http.MethodGet, w.At("/v1/info"), nil, &info); err != nil {
+	if err := d.workers.JSON(ctx, http.MethodGet, w.At("/v1/info"), nil, &info); err != nil {
 		return "", fmt.Errorf("asking Trino worker %s: %w", w.Host, err)
 	}
 	if info.Starting {
 		return "it starts", nil
 	}
-	if err := d.client.JSON(ctx, http.MethodGet, w.At("/v1/info/state"), nil, &state); err != nil {
+	if err := d.workers.JSON(ctx, http.MethodGet, w.At("/v1/info/state"), nil, &state); err != nil {
 		return "", fmt.Errorf("the state of Trino worker %s: %w", w.Host, err)
 	}
 	return state, nil
@@ -142,20 +152,15 @@ func (d *Drainer) listed(ctx context.Context, host string) (bool, error) {
 	if age < eager || age < steady && d.nodes[host] {
 		return d.nodes[host], nil
 	}
-	rows, err := d.query(ctx, "select http_uri from system.runtime.nodes where not coordinator and state = 'active'")
+	addresses, err := d.query(ctx, "select http_uri from system.runtime.nodes where not coordinator and state = 'active'")
 	if err != nil {
 		return false, fmt.Errorf("%w: listing the workers of Trino coordinator %s as user %q: %w", drain.ErrCoordinator,
 			d.coordinator, d.user, err)
 	}
 	nodes := map[string]bool{}
-	for _, row := range rows {
-		if len(row) != 1 {
-			continue
-		}
-		if address, ok := row[0].(string); ok {
-			if u, err := url.Parse(address); err == nil {
-				nodes[strings.ToLower(u.Hostname())] = true
-			}
+	for _, address := range addresses {
+		if u, err := url.Parse(address); err == nil {
+			nodes[strings.ToLower(u.Hostname())] = true
 		}
 	}
 	d.nodes, d.looked = nodes, time.Now()
@@ -164,16 +169,32 @@ func (d *Drainer) listed(ctx context.Context, host string) (bool, error) {
 
 // page is one answer to a query, by Trino's client protocol.
 type page struct {
-	Next  string  `json:"nextUri"`
-	Data  [][]any `json:"data"`
+	Next  string `json:"nextUri"`
+	Data  column `json:"data"`
 	Error *struct {
 		Name string `json:"errorName"`
 	} `json:"error"`
 }
 
-// query runs a query at the coordinator, and returns its rows.
-func (d *Drainer) query(ctx context.Context, sql string) (rows [][]any, err error) {
+// column has the values of the first column of a page's rows: maxRows+1 at most, however many there are.
+type column []string
+
+// UnmarshalJSON reads one row after another, because a row of nothing takes more memory than its bytes.
+func (c *column) UnmarshalJSON(rows []byte) error {
+	d := json.NewDecoder(bytes.NewReader(rows))
+	_, err := d.Token() // the bracket
+	for err == nil && d.More() && len(*c) <= maxRows {
+		var row [1]string
+		err = d.Decode(&row)
+		*c = append(*c, row[0])
+	}
+	return err
+}
+
+// query runs a query at the coordinator, and returns the first column of its rows.
+func (d *Drainer) query(ctx context.Context, sql string) (values []string, err error) {
 	var p page
+	size := 0
 	answer, err := d.client.Send(ctx, http.MethodPost, d.coordinator+"/v1/statement", "text/plain", []byte(sql))
 	for range maxPages {
 		if err == nil {
@@ -182,9 +203,14 @@ func (d *Drainer) query(ctx context.Context, sql string) (rows [][]any, err erro
 		if err != nil {
 			return nil, err
 		}
-		rows = append(rows, p.Data...)
+		if size += len(answer); size > maxBytes {
+			return nil, fmt.Errorf("the answer of a query has more than %d bytes", maxBytes)
+		}
+		if values = append(values, p.Data...); len(values) > maxRows {
+			return nil, fmt.Errorf("the answer of a query has more than %d rows", maxRows)
+		}
 		if p.Next == "" {
-			return rows, nil
+			return values, nil
 		}
 		// Only the path counts: the address may be one that means nothing here, and the password must not go elsewhere.
 		u, bad := url.Parse(p.Next)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -231,4 +232,53 @@ func TestHungWorker(t *testing.T) {
 			t.Errorf("the drain ended after %s: %v", time.Since(began), err)
 		}
 	})
+}
+
+// TestLargeAnswers has a coordinator whose answers would use up the manager's memory. Each query ends with an error
+// that says which limit it exceeds.
+func TestLargeAnswers(t *testing.T) {
+	row := func(n int) string { return strings.Repeat(`[],`, n-1) + `["http://w1.pool:8080"]` }
+	for about, c := range map[string]struct {
+		page, word string // "": it is taken
+		pages      int    // that are asked for; the last one has no next
+	}{
+		"the most rows":          {row(maxRows), "", 1},
+		"the most rows by pages": {row(maxRows / 100), "", 100},
+		"a row too many":         {row(maxRows + 1), "more than 10000 rows", 1},
+		"rows without end":       {row(maxRows / 4), "more than 10000 rows", 5},
+		"a large page":           {`["` + strings.Repeat("x", maxBytes) + `"]`, "more than 4194304 bytes", 1},
+		"pages without end":      {`["` + strings.Repeat("x", maxBytes/4) + `"]`, "more than 4194304 bytes", 4},
+		"a row of rows":          {`[[[],[]]]`, "not that of Trino", 1},
+		"rows of more columns":   {`["http://w1.pool:8080",[1,2]]`, "", 1},
+	} {
+		pages := 0
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			next := ""
+			if pages++; c.word != "" || pages < c.pages {
+				next = fmt.Sprintf(`"nextUri":"http://x/%d",`, pages)
+			}
+			fmt.Fprintf(w, `{%s"data":[%s]}`, next, c.page)
+		}))
+		d, err := New(server.URL, drain.Auth{User: "ops"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed, err := d.listed(t.Context(), "w1.pool")
+		if pages != c.pages {
+			t.Errorf("%s: %d pages were asked for, want %d", about, pages, c.pages)
+		}
+		if c.word == "" && (err != nil || !listed) || c.word != "" && (err == nil || !strings.Contains(err.Error(), c.word)) {
+			t.Errorf("%s: listed %v, %v; want %q", about, listed, err, c.word)
+		}
+		server.Close()
+	}
+	large := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"starting":true,"x":%q}`, strings.Repeat("x", maxInfo))
+	}))
+	defer large.Close()
+	_, d, w := start(t)
+	w.URL = large.URL
+	if s, err := d.Status(t.Context(), w); err != nil || !strings.Contains(s.Text, "more than 65536 bytes") {
+		t.Errorf("a large answer of a worker: %+v, %v", s, err)
+	}
 }
