@@ -6,7 +6,9 @@
 package impala
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -24,6 +26,11 @@ const (
 	krpcPort = "27000"
 	// askTimeout bounds the question to one executor. Many may be hung, and others have to be asked.
 	askTimeout = time.Second
+	// maxReply bounds an answer of HiveServer2, and the page of an executor, in bytes. They have a few thousand. Whoever
+	// names a coordinator must not use up the memory of the manager, which is that of others too.
+	maxReply = 256 << 10
+	// maxBackends bounds the page /backends, in bytes. It has about 1 KiB for each executor.
+	maxBackends = 2 << 20
 )
 
 // Options are those of a cluster.
@@ -43,8 +50,8 @@ type Options struct {
 // --shutdown_query_cancel_period_s before that.
 type Drainer struct {
 	hs2 hs2
-	web *drain.Client
-	at  string
+	web *drain.Client // of impalads
+	at  string        // of the coordinator's
 }
 
 // New returns a Drainer.
@@ -59,7 +66,9 @@ func New(o Options) (*Drainer, error) {
 		return nil, err
 	}
 	return &Drainer{
-		hs2: hs2{client: client, url: strings.TrimSuffix(o.Coordinator, "/") + "/cliservice", user: o.Auth.User},
+		hs2: hs2{
+			client: client.Limited(maxReply), url: strings.TrimSuffix(o.Coordinator, "/") + "/cliservice", user: o.Auth.User,
+		},
 		web: web, at: strings.TrimSuffix(o.Web, "/"),
 	}, nil
 }
@@ -92,25 +101,42 @@ type backend struct {
 // Status implements [drain.Drainer].
 func (d *Drainer) Status(ctx context.Context, w drain.Worker) (drain.Status, error) {
 	var page struct {
-		Backends []backend `json:"backends"`
+		Backends finder `json:"backends"`
 	}
-	if err := d.web.JSON(ctx, http.MethodGet, d.at+"/backends?json", nil, &page); err != nil {
+	page.Backends.host = w.Host
+	if err := d.web.Limited(maxBackends).JSON(ctx, http.MethodGet, d.at+"/backends?json", nil, &page); err != nil {
 		return drain.Status{}, fmt.Errorf("listing the executors of Impala: %w", errors.Join(drain.ErrCoordinator, err))
 	}
 	s := drain.Status{State: drain.Absent, Work: drain.UnknownWork}
-	for _, b := range page.Backends {
-		switch {
-		case !is(w.Host, b.KRPC) && !is(w.Host, b.Address):
-		case b.Quiescing:
-			return d.quiescing(ctx, w), nil
-		case b.Active:
-			return drain.Status{State: drain.Active, Work: drain.UnknownWork}, nil
-		default:
-			s.Text = "the coordinator does not use it: " + b.Cause
-			return s, nil
-		}
+	switch b := page.Backends.found; {
+	case b == nil:
+	case b.Quiescing:
+		return d.quiescing(ctx, w), nil
+	case b.Active:
+		s.State = drain.Active
+	default:
+		s.Text = "the coordinator does not use it: " + b.Cause
 	}
 	return s, nil
+}
+
+// finder finds the backend of a host in the list of all.
+type finder struct {
+	host  string
+	found *backend // nil: it is not listed
+}
+
+// UnmarshalJSON reads one backend after another, because a backend of nothing takes more memory than its bytes.
+func (f *finder) UnmarshalJSON(list []byte) error {
+	d := json.NewDecoder(bytes.NewReader(list))
+	_, err := d.Token() // the bracket
+	for err == nil && d.More() && f.found == nil {
+		var b backend
+		if err = d.Decode(&b); err == nil && (is(f.host, b.KRPC) || is(f.host, b.Address)) {
+			f.found = &b
+		}
+	}
+	return err
 }
 
 func is(host, address string) bool {
@@ -131,7 +157,7 @@ func (d *Drainer) quiescing(ctx context.Context, w drain.Worker) drain.Status {
 	var page struct {
 		Status string `json:"shutdown_status"`
 	}
-	if err := d.web.JSON(ctx, http.MethodGet, w.At("/?json"), nil, &page); err != nil {
+	if err := d.web.Limited(maxReply).JSON(ctx, http.MethodGet, w.At("/?json"), nil, &page); err != nil {
 		s.Text = fmt.Sprintf("asking Impala executor %s: %v", w.Host, err)
 		return s
 	}

@@ -189,6 +189,72 @@ func TestWire(t *testing.T) {
 	}
 }
 
+// TestSkipped checks that lists, sets and maps, which no call needs, are read and not kept: a list of empty structs
+// would take fifty times the memory of its bytes.
+func TestSkipped(t *testing.T) {
+	const n = 1000
+	for kind, content := range map[byte][]byte{
+		typeList: append([]byte{typeStruct, 0, 0, n >> 8, n & 0xff}, make([]byte, n)...),
+		typeSet:  append([]byte{typeBool, 0, 0, n >> 8, n & 0xff}, make([]byte, n)...),
+		typeMap:  append([]byte{typeBool, typeStruct, 0, 0, n >> 8, n & 0xff}, make([]byte, 2*n)...),
+	} {
+		b := append([]byte{0x80, 1, 0, reply, 0, 0, 0, 0, 0, 0, 0, 0, typeStruct, 0, 0, kind, 0, 7}, content...)
+		b = append(b, typeBool, 0, 9, 1, typeStop, typeStop)
+		result, err := decodeReply(b)
+		if err != nil || result[7] != nil || result[9] != true {
+			t.Errorf("type %d: field 7 is %T, field 9 is %v, %v", kind, result[7], result[9], err)
+		}
+	}
+}
+
+// TestLargeAnswers has a coordinator whose answers are larger than any that is needed.
+func TestLargeAnswers(t *testing.T) {
+	size := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(make([]byte, size))
+	}))
+	defer s.Close()
+	d, err := New(Options{Coordinator: s.URL, Web: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := drain.Worker{Host: "w1.pool", URL: s.URL}
+	size = maxReply + 1
+	if err := d.Drain(t.Context(), w, 0); err == nil || !strings.Contains(err.Error(), "more than 262144 bytes") {
+		t.Errorf("a reply: %v", err)
+	}
+	if s := d.quiescing(t.Context(), w); !strings.Contains(s.Text, "more than 262144 bytes") {
+		t.Errorf("the page of an executor: %+v", s)
+	}
+	size = maxBackends + 1
+	if _, err := d.Status(t.Context(), w); err == nil || !strings.Contains(err.Error(), "more than 2097152 bytes") {
+		t.Errorf("the list of backends: %v", err)
+	}
+}
+
+// TestFound checks that of the list of backends only the executor is kept, and that a list that is none is an error.
+func TestFound(t *testing.T) {
+	for list, want := range map[string]string{
+		`[{}, {"address": "w2:1"}, {"krpc_address": "W1:1", "address": "x:1"}, {"address": "w1:2"}]`: "x:1",
+		`[{"address": "w2:1"}]`: "none",
+		`[]`:                    "none",
+		`null`:                  "none",
+		`{"w1": {}}`:            "error",
+		`[[]]`:                  "error",
+	} {
+		f := finder{host: "w1"}
+		got := "none"
+		if err := json.Unmarshal([]byte(list), &f); err != nil {
+			got = "error"
+		} else if f.found != nil {
+			got = f.found.Address
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", list, got, want)
+		}
+	}
+}
+
 // FuzzReply checks that no answer makes the decoder panic or loop.
 func FuzzReply(f *testing.F) {
 	f.Add([]byte{0x80, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, typeStruct, 0, 0, typeStop, typeStop})

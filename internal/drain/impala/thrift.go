@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// The part of Thrift's binary protocol that a call of HiveServer2 needs. A struct is a [fields], a list a []any. Maps,
-// which no answer needs, are read and left out.
+// The part of Thrift's binary protocol that a call of HiveServer2 needs. A struct is a [fields]. Lists, sets
+// and maps, which no call needs, are read and left out.
 // Source: https://github.com/apache/thrift/blob/master/doc/specs/thrift-binary-protocol.md
 
 // fields are the fields of a struct by their numbers.
@@ -190,11 +190,10 @@ func (d *decoder) value(kind byte, depth int) any {
 		return nil
 	case typeList, typeSet:
 		of, n := d.u8(), d.u32()
-		var list []any
 		for i := uint32(0); i < n && d.err == nil; i++ {
-			list = append(list, d.value(of, depth+1))
+			d.value(of, depth+1)
 		}
-		return list
+		return nil
 	}
 	if d.err == nil {
 		d.err = fmt.Errorf("it has a value of the unknown type %d", kind)
