@@ -126,12 +126,17 @@ func (r *round) below() bool {
 	return r.state.Harm.Known && r.state.Harm.Limit < r.state.Arithmetic.Milli
 }
 
-// counts returns what a pod lacks, as far as that counts: below what arithmetic leaves, only waits of a pod that this
-// helps, or while it is tried, and no lower than waits may push batch.
-func (r *round) counts(p *Pod) int64 {
+// judges reports whether the waits of a pod count: below what arithmetic leaves, only those of a pod that this helps,
+// or while it is tried, and no lower than waits may push batch.
+func (r *round) judges(p *Pod) bool {
 	b := &r.state.Harm
 	helps := b.Deeper && (b.Tried != 0 || p.Trial == helped) && b.Limit >= r.floorOfWaits()
-	if r.below() && !helps {
+	return helps || !r.below()
+}
+
+// counts returns what a pod lacks, as far as that counts.
+func (r *round) counts(p *Pod) int64 {
+	if !r.judges(p) {
 		return 0
 	}
 	return p.Harm.Milli

@@ -171,7 +171,7 @@ func (r *round) ask() {
 	if r.Every > 0 {
 		r.Waits = make([]model.WaitMark, 0, len(s.Pods))
 	}
-	// Where batch is pushed back as far as possible, a further round could cut nothing.
+	// Where batch is pushed back as far as possible, or the pod's waits do not count, a further round could cut nothing.
 	acts := r.onHarm && r.p.Mode == model.ModeEnforce && !r.Batch.Quiet && !r.atFloor
 	tasks, unseen := false, false // online pods whose tasks are seen, or not
 	for i := range s.Pods {
@@ -183,7 +183,7 @@ func (r *round) ask() {
 			continue
 		}
 		mark := model.WaitMark{PodWait: p.PodWait, Tolerated: p.Tolerated}
-		if acts && p.Tasks && p.At != 0 && !p.Stopped {
+		if acts && p.Tasks && p.At != 0 && !p.Stopped && r.judges(p) {
 			most := r.mostDebt(p)
 			mark.Most = max(most-p.Debt, most/5)
 		}

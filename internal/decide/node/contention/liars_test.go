@@ -238,6 +238,19 @@ func TestRounds(t *testing.T) {
 	}
 }
 
+// TestRoundsBelow checks that a pod which waits whatever batch does causes no rounds of its own while a figure rightly
+// holds batch below what arithmetic leaves: its waits count for nothing there.
+func TestRoundsBelow(t *testing.T) {
+	w := newNode(model.SuppressOnHarm)
+	w.pod("liar", load{uses: 500, waits: 8000})
+	figure := w.serves(func() int64 { return 10_000 + w.used()*10_000/4000 })
+	w.run(600, figure)
+	before := w.rounds
+	if w.run(60, figure); w.rounds-before > 62 || w.may() > 5000 {
+		t.Errorf("%d rounds in 60 s, batch may use %d", w.rounds-before, w.may())
+	}
+}
+
 // TestHelpedOnce checks that the waits of a pod which less batch helped once do not keep batch where a figure pushed
 // it: not at all if that push is over, and no lower than waits push if it is not.
 func TestHelpedOnce(t *testing.T) {
