@@ -152,6 +152,30 @@ func TestFigureOfShortLived(t *testing.T) {
 	}
 }
 
+// TestFigureOfFlippedLabel checks a pod whose figure is always too high, and which takes off the label by which a rule
+// selects it for a second before its own fault is proven: it keeps the proof.
+func TestFigureOfFlippedLabel(t *testing.T) {
+	for _, every := range []int{10, 14, 18, 30} {
+		w := newNode(model.SuppressOnHarm)
+		figure := w.serves(func() int64 { return 60_000 })
+		pod, s := model.FindPod(w.n.Pods, "web"), 0
+		pod.Owner = "Deployment/shop/web"
+		now := func() {
+			pod.Labels = map[string]string{"app": "web"}
+			if s++; s/10%every == 0 {
+				pod.Labels = nil
+			}
+			figure()
+		}
+		w.run(300, now)
+		mean, less := w.hour(now)
+		t.Logf("label off each %d s: batch may use %d on average, %d less than arithmetic leaves", every, mean, less)
+		if less > w.leaves()/6 {
+			t.Errorf("label off each %d s: batch has %d less than arithmetic leaves", every, less)
+		}
+	}
+}
+
 // TestLiesInRhythm checks pods that wait in rhythms that fit the trials: they cost batch little more than arithmetic
 // would.
 func TestLiesInRhythm(t *testing.T) {

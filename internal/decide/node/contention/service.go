@@ -47,8 +47,8 @@ type figure struct {
 func (r *round) services(last []Service) {
 	r.leave(last)
 	for _, pod := range r.n.Pods {
-		rule := r.p.ServiceRule(pod)
-		if rule == nil || !r.online(pod) {
+		rule := r.rule(pod)
+		if rule == nil {
 			continue
 		}
 		if len(r.state.Services) == maxServices {
@@ -72,16 +72,26 @@ func (r *round) services(last []Service) {
 	}
 }
 
-// leave keeps the services of pods that are gone and that had a fault of their own, or part of its proof, for the next
-// pods of their owners. Pods that do not live until such a fault is proven would push batch back for ever.
+// rule returns the rule by which the figure of a pod is judged; nil if it is not.
+func (r *round) rule(pod *model.Pod) *model.ServiceRule {
+	if pod == nil || !r.online(pod) {
+		return nil
+	}
+	return r.p.ServiceRule(pod)
+}
+
+// leave keeps the services that are gone, or that no rule selects now, and that had a fault of their own, or part of
+// its proof, for the next pods of their owners. Pods that do not live until such a fault is proven, or that change a label
+// before, would push batch back for ever.
 func (r *round) leave(last []Service) {
+	last = slices.DeleteFunc(slices.Clone(last), func(s Service) bool {
+		return r.rule(model.FindPod(r.n.Pods, s.UID)) != nil
+	})
 	var gone []Service
-	for _, all := range [][]Service{last, r.state.Gone} {
-		for _, s := range all {
-			if len(gone) < maxServices && (s.Vain != 0 || s.Own != 0) && r.now-s.Since < ownTTL &&
-				model.FindPod(r.n.Pods, s.UID) == nil && findOwner(gone, s.Owner) == nil {
-				gone = append(gone, s)
-			}
+	for _, s := range slices.Concat(last, r.state.Gone) {
+		if len(gone) < maxServices && (s.Vain != 0 || s.Own != 0) && r.now-s.Since < ownTTL &&
+			findOwner(gone, s.Owner) == nil {
+			gone = append(gone, s)
 		}
 	}
 	r.state.Gone = gone
