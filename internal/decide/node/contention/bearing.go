@@ -64,6 +64,9 @@ func (r *round) bear() {
 	r.forgetPods()
 	harmed := h.Milli > 0 && r.Batch.Running
 	r.tryDeeper(harmed)
+	if b.Deep && !slices.ContainsFunc(r.state.Services, func(s Service) bool { return s.Pushes }) {
+		r.release()
+	}
 	b.Deep = b.Deep && b.Limit < r.floorOfWaits() || harmed && h.Deep
 	floor, trying := r.floor(), b.Deeper && b.Tried != 0
 	switch {
@@ -258,6 +261,18 @@ func (r *round) forgetPods() {
 	}
 	b.Pods, b.Anew, b.Low, b.Deep, b.Deeper, b.Tried = nil, r.now, 0, false, false, 0
 	b.Bears, b.From, b.Grew, b.Soon = r.cpu.Capacity, b.Limit, 0, minRecovery
+}
+
+// release gives batch back what figures took from it below arithmetic, because none of their services is left. What it
+// got above that is as uncertain as after any harm that a figure shows. Services that come and go may not shorten the
+// time at will that pods which wait have earned.
+func (r *round) release() {
+	b := &r.state.Harm
+	b.Limit = max(b.Limit, r.floorOfWaits())
+	b.Deep, b.From, b.Bears, b.Grew = false, b.Limit, max(b.Bears, b.Limit), 0
+	if b.Anew == 0 || r.now-b.Anew >= minForgetInterval {
+		b.Soon, b.Anew = slowRecovery, r.now
+	}
 }
 
 // free reports whether batch may use the whole machine because no online pod is harmed.

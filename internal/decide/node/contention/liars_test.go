@@ -275,12 +275,49 @@ func TestRoundsBelow(t *testing.T) {
 	}
 }
 
+// TestPushEnds checks that batch has at least what arithmetic leaves as soon as no service is there whose figure pushed
+// it below that: its rule was removed, or it left, whoever else was harmed meanwhile.
+func TestPushEnds(t *testing.T) {
+	for _, other := range []string{"db", model.SystemKernel} {
+		for name, end := range map[string]func(w *node){
+			"the rule is removed": func(w *node) { w.p.Services = nil },
+			"the service leaves":  func(w *node) { w.gone("web") },
+		} {
+			w := newNode(model.SuppressOnHarm)
+			if w.pod("db", load{uses: 300}); other != "db" {
+				w.service(other, load{uses: 50})
+			}
+			value := int64(10_000)
+			figure := w.serves(func() int64 { return value })
+			w.run(60, figure)
+			w.pods[other].waits = 3000
+			w.run(3, figure)
+			w.pods[other].waits, value = 0, 60_000
+			w.run(12, figure)
+			if w.state.Harm.Soon, value = maxRecovery, 10_000; w.may() > 1000 {
+				t.Fatalf("%s, %s: the figure pushes batch to %d only", name, other, w.may())
+			}
+			w.run(10, figure)
+			w.n.Figures = nil
+			end(w)
+			if w.run(10, quietly); w.may() < w.leaves() {
+				t.Errorf("%s, %s was harmed: batch may use %d, and arithmetic leaves %d", name, other, w.may(), w.leaves())
+			}
+			if w.run(180, quietly); w.may() != 16_000 {
+				t.Errorf("%s, %s was harmed: 3 minutes later batch may use %d", name, other, w.may())
+			}
+		}
+	}
+}
+
 // TestHelpedOnce checks that the waits of a pod which less batch helped once do not keep batch where a figure pushed
 // it: not at all if that push is over, and no lower than waits push if it is not.
 func TestHelpedOnce(t *testing.T) {
 	for _, deeper := range []bool{false, true} {
 		w := newNode(model.SuppressOnHarm)
-		w.run(60, quietly)
+		figure := w.serves(func() int64 { return 10_000 })
+		w.run(60, figure)
+		w.state.Services[0].Pushes = true
 		h := &w.state.Harm // as a figure leaves it
 		h.Deep, h.Deeper, h.Limit, h.From, h.Bears, h.Soon = true, deeper, 100, 100, 16_000, slowRecovery
 		h.Pods = []string{"web"}
@@ -288,7 +325,7 @@ func TestHelpedOnce(t *testing.T) {
 			w.state.Pods[i].Trial = helped
 		}
 		w.pods["web"].waits = 8000
-		if w.run(15, quietly); w.may() < 4800 {
+		if w.run(15, figure); w.may() < 4800 {
 			t.Errorf("less helps it now: %v; after 15 s batch may use %d", deeper, w.may())
 		}
 	}

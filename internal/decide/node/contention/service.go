@@ -31,6 +31,7 @@ type Service struct {
 	Vain    time.Duration `json:",omitempty"` // for which it was above its maximum with batch at the floor
 	Own     time.Duration `json:",omitempty"` // when it proved to be the service's own fault; 0: not lately
 	Again   bool          `json:",omitempty"` // it was good since, and counts again, but not below arithmetic
+	Pushes  bool          `json:",omitempty"` // it pushed batch below arithmetic, and batch has not got that back
 	Unknown time.Duration `json:",omitempty"` // when it was not known last; 0: never
 }
 
@@ -112,6 +113,7 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 	if rule.Source.Port == 0 {
 		fresh, own = maxQueryAge, ownQuery
 	}
+	s.Pushes = s.Pushes && r.state.Harm.Deep
 	if s.Own != 0 && (now-s.Own >= ownTTL || now-s.Above >= goodAfter) {
 		s.Own, s.Again, s.Vain = 0, false, 0
 	}
@@ -158,6 +160,7 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 		},
 		held: f.Value <= f.Max || s.Counted != 0 && f.At-s.Counted < figureInterval, keeps: f.Keeps(), shallow: s.Own != 0,
 	}
+	s.Pushes = s.Pushes || !h.shallow
 	if !h.held {
 		s.Counted = f.At
 	}
