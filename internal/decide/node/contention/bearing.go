@@ -78,15 +78,19 @@ func (r *round) bear() {
 		} else {
 			r.cut(max(floor, least))
 		}
-	case !harmed && (h.Known || r.below()) && !trying &&
+	case !harmed && (h.Known || r.below()) && !trying && !r.testing &&
 		(!r.Batch.Quiet || b.Cut == 0 || 2*r.cpu.Use.Batch >= b.Limit):
 		b.Grew = min(b.Grew+r.since, maxGrowth*b.Soon)
 		b.Limit = max(b.Limit, b.grown(r.cpu.Capacity*minCut/1000))
 	}
 	b.Limit = min(max(b.Limit, floor), r.cpu.Capacity)
 	r.atFloor = b.Limit <= floor+r.cpu.Capacity*minCut/1000
+	most := floor + r.cpu.Capacity*minCut/1000
+	if b.Deep {
+		most = floor + r.quiet() // a figure may answer to little batch
+	}
 	switch {
-	case !r.atFloor || len(b.Pods) == 0 || !r.inForce():
+	case b.Limit > most || len(b.Pods) == 0 || !r.inForce():
 		b.Low = 0
 	case b.Low == 0:
 		b.Low = r.now

@@ -87,6 +87,7 @@ type round struct {
 
 	figures         []figure // of services, that show harm
 	figured         []string // UIDs of pods whose figure is known
+	testing         bool     // whether one of them is too high through its service's own fault
 	unsampled       string   // UID of a pod that uses CPU, and will be sampled in a moment
 	harmed          []string // UIDs of harmed pods
 	proven          bool     // less than arithmetic leaves helped one of them
@@ -135,14 +136,17 @@ func Decide(n *model.Node, p *model.Policy, left *model.Slack, cpus *model.CPUPl
 
 // batchNow returns what batch does.
 func (r *round) batchNow() model.Batch {
-	use, quiet := &r.cpu.Use, min(r.cpu.Capacity*quietPart/1000, quietMilli)
+	use := &r.cpu.Use
 	b := model.Batch{
 		Running: slices.ContainsFunc(r.n.Pods, r.isBatch), AtFloor: r.state.Harm.lowFor(r.now, provenAtFloor),
 	}
-	b.Quiet = !b.Running || use.Measured && use.Age <= maxUseAge && use.Batch < quiet &&
+	b.Quiet = !b.Running || use.Measured && use.Age <= maxUseAge && use.Batch < r.quiet() &&
 		!slices.ContainsFunc(r.n.Pods, r.starts)
 	return b
 }
+
+// quiet returns the use below which batch is quiet, in milli-cores.
+func (r *round) quiet() int64 { return min(r.cpu.Capacity*quietPart/1000, quietMilli) }
 
 // starts reports whether the pod is a running batch pod of which it is not measured yet what it uses.
 func (r *round) starts(pod *model.Pod) bool {

@@ -17,6 +17,10 @@ const (
 	figureInterval = 2 * time.Second  // between two figures of a pod for which batch is pushed back
 	ownPort        = 10 * time.Second // above the maximum for so long at the floor, a figure is the service's own fault
 	ownQuery       = time.Minute      // the same for Prometheus, which shows what it scraped a while ago
+	testLength     = 90 * time.Second // more, in which figures that rise at the floor prove that: rarer ones cost little
+	testInterval   = 5 * time.Minute  // between two such tests; it doubles each time that nothing is proven
+	maxInterval    = time.Hour        // at most
+	maxFault       = 4 * ownTTL       // for which a fault counts at most that proved again and again
 	unknownTTL     = time.Minute      // for which a report says that a figure was not known
 )
 
@@ -30,6 +34,9 @@ type Service struct {
 	Counted time.Duration `json:",omitempty"` // of the figure that pushed batch back last; 0: none since Over
 	Vain    time.Duration `json:",omitempty"` // for which it was above its maximum with batch at the floor
 	Own     time.Duration `json:",omitempty"` // when it proved to be the service's own fault; 0: not lately
+	Fault   time.Duration `json:",omitempty"` // for which that counts; 0: it was never so, or a test showed otherwise since
+	Test    time.Duration `json:",omitempty"` // when batch was last pushed to the floor to test whether it is so; 0: never
+	Pause   time.Duration `json:",omitempty"` // between that test and the next
 	Again   bool          `json:",omitempty"` // it was good since, and counts again, but not below arithmetic
 	Pushes  bool          `json:",omitempty"` // it pushed batch below arithmetic, and batch has not got that back
 	Unknown time.Duration `json:",omitempty"` // when it was not known last; 0: never
@@ -44,7 +51,7 @@ type figure struct {
 }
 
 // services judges the figures of all pods that a rule selects, and asks for the next ones: for none while batch is
-// quiet, except where batch is quiet because it was pushed back for a figure.
+// quiet, except where batch is quiet because it was pushed back. What happens then shows a service's own fault.
 func (r *round) services(last []Service) {
 	r.leave(last)
 	for _, pod := range r.n.Pods {
@@ -60,12 +67,12 @@ func (r *round) services(last []Service) {
 		if before := model.FindByUID(last, pod.UID, func(s *Service) string { return s.UID }); before != nil {
 			s = *before
 		} else if gone := findOwner(r.state.Gone, pod.Owner); gone != nil {
-			s.Vain, s.Own, s.Above = gone.Vain, gone.Own, r.now
+			s = gone.next(pod.UID, r.now)
 		}
 		s = r.service(pod, rule, s)
 		r.state.Services = append(r.state.Services, s)
 		r.Harm.Doubted = r.Harm.Doubted || s.Unknown != 0 && r.now-s.Unknown < unknownTTL
-		if r.Batch.Running && (s.Over || !r.Batch.Quiet) {
+		if r.Batch.Running && (s.Over || !r.Batch.Quiet || r.below()) {
 			r.Services = append(r.Services, model.ServiceTarget{
 				UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, IP: pod.IP, Source: rule.Source, Max: rule.Max,
 			})
@@ -90,12 +97,20 @@ func (r *round) leave(last []Service) {
 	})
 	var gone []Service
 	for _, s := range slices.Concat(last, r.state.Gone) {
-		if len(gone) < maxServices && (s.Vain != 0 || s.Own != 0) && r.now-s.Since < ownTTL &&
+		if len(gone) < maxServices && (s.Vain != 0 || s.Fault != 0) && r.now-s.Since < max(s.Fault, ownTTL) &&
 			findOwner(gone, s.Owner) == nil {
 			gone = append(gone, s)
 		}
 	}
 	r.state.Gone = gone
+}
+
+// next returns what is known of the next pod of an owner.
+func (s *Service) next(uid string, now time.Duration) Service {
+	return Service{
+		UID: uid, Owner: s.Owner, Since: now, Above: now,
+		Vain: s.Vain, Own: s.Own, Fault: s.Fault, Test: s.Test, Pause: s.Pause,
+	}
 }
 
 // findOwner returns the first service of an owner; nil if there is none.
@@ -114,8 +129,8 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 		fresh, own = maxQueryAge, ownQuery
 	}
 	s.Pushes = s.Pushes && r.state.Harm.Deep
-	if s.Own != 0 && (now-s.Own >= ownTTL || now-s.Above >= goodAfter) {
-		s.Own, s.Again, s.Vain = 0, false, 0
+	if s.Own != 0 && now-s.Own >= s.Fault {
+		s.Own, s.Again, s.Vain, s.Test = 0, false, 0, 0
 	}
 	f := model.FindFigure(r.n.Figures, pod.UID)
 	if f == nil || f.At <= 0 || f.At > now || now-f.At > fresh || f.Max <= 0 {
@@ -135,20 +150,14 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 	}
 	s.Since = f.At
 	r.figured = append(r.figured, pod.UID)
+	rises := f.Value > f.Max && !s.Over
 	switch {
 	case f.Value > f.Max:
 		s.Over, s.Above = true, now
 	case f.Value < f.Max-f.Max/goodMargin || s.Own != 0 && !s.Again || now-s.Above >= goodAfter:
 		s.Over, s.Again = false, s.Own != 0 // if it is nearly too high for long, batch tries whether more is borne
 	}
-	switch b := &r.state.Harm; {
-	case f.Value <= f.Max && b.Low == 0:
-		s.Vain = 0
-	case f.Value > f.Max && b.lowFor(now, provenAtFloor) && (b.Deep || s.Again):
-		if s.Vain += r.since; s.Vain > own {
-			s.Own, s.Again = now, false // whatever batch does, it is too high, even if not all the time
-		}
-	}
+	testing := r.fault(&s, own, f.Value > f.Max, rises)
 	if !s.Over || s.Own != 0 && !s.Again {
 		s.Counted = 0
 		return s
@@ -160,12 +169,52 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 		},
 		held: f.Value <= f.Max || s.Counted != 0 && f.At-s.Counted < figureInterval, keeps: f.Keeps(), shallow: s.Own != 0,
 	}
+	if testing {
+		h.keeps = 1
+	}
 	s.Pushes = s.Pushes || !h.shallow
 	if !h.held {
 		s.Counted = f.At
 	}
 	r.figures = append(r.figures, h)
 	return s
+}
+
+// fault judges whether a figure is too high through the service's own fault: whether it is so while batch is at the
+// floor, for so long in all. It reports whether batch is held there now to see that.
+func (r *round) fault(s *Service, own time.Duration, high, rises bool) (testing bool) {
+	b, length := &r.state.Harm, own+provenAtFloor+testLength
+	low := b.lowFor(r.now, own+provenAtFloor) // what a figure shows is of a time in which batch was at the floor
+	switch {
+	case !high && b.Low == 0:
+		s.Vain = 0
+	case high && b.lowFor(r.now, provenAtFloor) && (b.Deep || s.Again):
+		if s.Vain += r.since; rises && low {
+			s.Vain += own / 2
+		}
+		if s.Vain > own {
+			s.prove(r.now) // whatever batch does, it is too high, even if not all the time
+		}
+	}
+	switch {
+	case s.Own != 0:
+		return false
+	case rises && r.below() && (low || s.Test == 0 || r.now-s.Test >= s.Pause):
+		s.Test = r.now
+	case low && b.Deep && r.now-s.Test >= length && r.before-s.Test < length: // it was good while batch was at the floor
+		s.Fault, s.Pause = 0, min(max(2*s.Pause, testInterval), maxInterval)
+	}
+	testing = s.Test != 0 && r.now-s.Test < length
+	r.testing = r.testing || testing
+	return testing
+}
+
+// prove records that a figure is too high through the service's own fault. Each time that this proves again, it counts
+// for twice as long, but not for ever: a service that batch harms later must be protected again.
+func (s *Service) prove(now time.Duration) {
+	if s.Again = false; s.Own == 0 {
+		s.Own, s.Fault, s.Pause, s.Pushes = now, min(max(2*s.Fault, ownTTL), maxFault), 0, false
+	}
 }
 
 // unknown records that a figure is not known.
