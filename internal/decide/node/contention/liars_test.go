@@ -236,6 +236,39 @@ func TestFigureOfFlippedLabel(t *testing.T) {
 	}
 }
 
+// TestFigureKeepsItsPlace checks that many pods of a tenant displace no figure of another's service, whichever was there
+// first.
+func TestFigureKeepsItsPlace(t *testing.T) {
+	for _, first := range []bool{false, true} {
+		w := newNode(model.SuppressOnHarm)
+		figure := w.serves(func() int64 { return 10_000 + w.used()*10_000/4000 })
+		web := model.FindPod(w.n.Pods, "web")
+		if !first {
+			web.Labels = nil
+		}
+		w.run(60, figure)
+		for i := range 2 * maxServices {
+			pod := w.pod(fmt.Sprintf("a%02d", i), load{uses: 1})
+			pod.Namespace, pod.Labels = "evil", map[string]string{"app": "web"}
+		}
+		now := func() {
+			var all []model.ServiceFigure
+			for _, s := range w.result.Services {
+				if all = append(all, model.ServiceFigure{UID: s.UID, At: w.n.Load.Clock, Value: 1, Max: 20_000}); s.UID == "web" {
+					all[len(all)-1].Value = 10_000 + w.used()*10_000/4000
+				}
+			}
+			w.n.Figures = all
+		}
+		w.run(60, now)
+		web.Labels = map[string]string{"app": "web"}
+		if w.run(60, now); w.used() > 4500 || len(w.result.Services) != maxServices {
+			t.Errorf("web was first %v: batch uses %d, web bears 4000, and %d figures are fetched", first, w.used(),
+				len(w.result.Services))
+		}
+	}
+}
+
 // TestLiesInRhythm checks pods that wait in rhythms that fit the trials: they cost batch little more than arithmetic
 // would.
 func TestLiesInRhythm(t *testing.T) {

@@ -3,6 +3,7 @@ package contention
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
@@ -53,18 +54,12 @@ type figure struct {
 // services judges the figures of all pods that a rule selects, and asks for the next ones: for none while batch is
 // quiet, except where batch is quiet because it was pushed back. What happens then shows a service's own fault.
 func (r *round) services(last []Service) {
-	r.leave(last)
-	for _, pod := range r.n.Pods {
-		rule := r.rule(pod)
-		if rule == nil {
-			continue
-		}
-		if len(r.state.Services) == maxServices {
-			r.unknown(pod, fmt.Sprintf("only the figures of %d pods of a node are fetched", maxServices))
-			return
-		}
+	pods := r.places(last)
+	r.leave(last, pods)
+	for _, pod := range pods {
+		rule := r.p.ServiceRule(pod)
 		s := Service{UID: pod.UID, Owner: pod.Owner, Since: r.now}
-		if before := model.FindByUID(last, pod.UID, func(s *Service) string { return s.UID }); before != nil {
+		if before := knownService(last, pod.UID); before != nil {
 			s = *before
 		} else if gone := findOwner(r.state.Gone, pod.Owner); gone != nil {
 			s = gone.next(pod.UID, r.now)
@@ -80,20 +75,45 @@ func (r *round) services(last []Service) {
 	}
 }
 
-// rule returns the rule by which the figure of a pod is judged; nil if it is not.
-func (r *round) rule(pod *model.Pod) *model.ServiceRule {
-	if pod == nil || !r.online(pod) {
-		return nil
+// places returns the pods whose figures are judged, ordered by UID. Where too many have one, the places are shared
+// among namespaces, and services that have one keep it: no tenant displaces the services of another.
+func (r *round) places(last []Service) []*model.Pod {
+	var known, others []*model.Pod
+	for _, pod := range r.n.Pods {
+		switch {
+		case !r.online(pod) || r.p.ServiceRule(pod) == nil:
+		case knownService(last, pod.UID) != nil:
+			known = append(known, pod)
+		default:
+			others = append(others, pod)
+		}
 	}
-	return r.p.ServiceRule(pod)
+	all := slices.Concat(known, others)
+	if len(all) > maxServices {
+		counts, ranks := map[string]int{}, map[string]int{}
+		for _, pod := range all {
+			ranks[pod.UID] = counts[pod.Namespace]
+			counts[pod.Namespace]++
+		}
+		slices.SortStableFunc(all, func(a, b *model.Pod) int { return ranks[a.UID] - ranks[b.UID] })
+		r.unknown(all[maxServices], fmt.Sprintf("only the figures of %d pods of a node are fetched", maxServices))
+		all = all[:maxServices]
+	}
+	slices.SortFunc(all, func(a, b *model.Pod) int { return strings.Compare(a.UID, b.UID) })
+	return all
+}
+
+// knownService returns what is known of the service of a pod; nil if it is none.
+func knownService(all []Service, uid string) *Service {
+	return model.FindByUID(all, uid, func(s *Service) string { return s.UID })
 }
 
 // leave keeps the services that are gone, or that no rule selects now, and that had a fault of their own, or part of
-// its proof, for the next pods of their owners. Pods that do not live until such a fault is proven, or that change a label
-// before, would push batch back for ever.
-func (r *round) leave(last []Service) {
+// its proof, for the next pods of their owners. Pods that do not live until such a fault is proven, or that change a
+// label before, would push batch back for ever.
+func (r *round) leave(last []Service, pods []*model.Pod) {
 	last = slices.DeleteFunc(slices.Clone(last), func(s Service) bool {
-		return r.rule(model.FindPod(r.n.Pods, s.UID)) != nil
+		return slices.ContainsFunc(pods, func(pod *model.Pod) bool { return pod.UID == s.UID })
 	})
 	var gone []Service
 	for _, s := range slices.Concat(last, r.state.Gone) {
