@@ -78,7 +78,7 @@ func (r *round) bear() {
 		} else {
 			r.cut(max(floor, least))
 		}
-	case !harmed && (h.Known || r.below()) && !trying && !r.testing &&
+	case !harmed && (h.Known || r.below()) && !trying && !r.holds &&
 		(!r.Batch.Quiet || b.Cut == 0 || 2*r.cpu.Use.Batch >= b.Limit):
 		b.Grew = min(b.Grew+r.since, maxGrowth*b.Soon)
 		b.Limit = max(b.Limit, b.grown(r.cpu.Capacity*minCut/1000))

@@ -87,7 +87,7 @@ type round struct {
 
 	figures         []figure // of services, that show harm
 	figured         []string // UIDs of pods whose figure is known
-	testing         bool     // whether one of them is too high through its service's own fault
+	holds           bool     // batch gets no more, because a figure is tested, or is not known any more
 	unsampled       string   // UID of a pod that uses CPU, and will be sampled in a moment
 	harmed          []string // UIDs of harmed pods
 	proven          bool     // less than arithmetic leaves helped one of them

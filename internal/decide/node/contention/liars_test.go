@@ -180,6 +180,62 @@ func TestFigureAnswersLater(t *testing.T) {
 	}
 }
 
+// TestSilent checks a service whose figure was too high, and that does not answer any more: batch gets no more for a
+// minute, and then what arithmetic leaves at most. One that was never too high costs nothing.
+func TestSilent(t *testing.T) {
+	for _, harmed := range []bool{false, true} {
+		w := newNode(model.SuppressOnHarm)
+		silent := false
+		fetch := w.serves(func() int64 {
+			if harmed {
+				return 10_000 + w.used()*10_000/4000
+			}
+			return 10_000
+		})
+		figure := func() {
+			if fetch(); silent && len(w.n.Figures) > 0 {
+				w.n.Figures[0].Failed, w.n.Figures[0].At = "timeout", w.n.Load.Clock-time.Minute
+			}
+		}
+		for s := 0; s < 60 || harmed && !w.state.Services[0].Over; s++ {
+			w.second(figure)
+		}
+		silent = true
+		before := w.may()
+		if w.run(55, figure); harmed && w.may() > before {
+			t.Errorf("batch may use %d after 55 s, and %d before", w.may(), before)
+		}
+		want := int64(16_000)
+		if harmed {
+			want = w.leaves()
+		}
+		if w.run(600, figure); w.may() != want || len(w.result.Harm.Unknown) != 1 {
+			t.Errorf("harmed %v: batch may use %d, want %d: %+v", harmed, w.may(), want, w.result.Harm)
+		}
+	}
+}
+
+// TestSilentLiar checks a figure that is always too high, of a service that answers once in a minute only: it costs
+// batch a third of what arithmetic leaves at most.
+func TestSilentLiar(t *testing.T) {
+	for _, high := range []int64{21_000, 60_000} {
+		w := newNode(model.SuppressOnHarm)
+		w.serves(func() int64 { return high })
+		s := 0
+		figure := func() {
+			if s++; s%600 == 1 && len(w.result.Services) > 0 {
+				w.n.Figures = []model.ServiceFigure{{UID: "web", At: w.n.Load.Clock, Value: high, Max: 20_000}}
+			}
+		}
+		w.run(1800, figure)
+		mean, less := w.hour(figure)
+		t.Logf("%d: batch may use %d on average, %d less than arithmetic leaves", high, mean, less)
+		if less > w.leaves()/3 {
+			t.Errorf("%d: batch may use %d on average, %d less than arithmetic leaves", high, mean, less)
+		}
+	}
+}
+
 // TestFigureOfShortLived checks pods whose figures are always too high, and which are replaced before their own fault
 // is proven, as those of a CronJob are. The proof adds up over the pods of an owner, and then the next ones cost batch
 // little.

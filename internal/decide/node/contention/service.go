@@ -22,6 +22,7 @@ const (
 	testInterval   = 5 * time.Minute  // between two such tests; it doubles each time that nothing is proven
 	maxInterval    = time.Hour        // at most
 	maxFault       = 4 * ownTTL       // for which a fault counts at most that proved again and again
+	silentHold     = time.Minute      // for which batch gets no more after a figure that was too high when it was known last
 	unknownTTL     = time.Minute      // for which a report says that a figure was not known
 )
 
@@ -67,7 +68,7 @@ func (r *round) services(last []Service) {
 		s = r.service(pod, rule, s)
 		r.state.Services = append(r.state.Services, s)
 		r.Harm.Doubted = r.Harm.Doubted || s.Unknown != 0 && r.now-s.Unknown < unknownTTL
-		if r.Batch.Running && (s.Over || !r.Batch.Quiet || r.below()) {
+		if r.wanted(&s) {
 			r.Services = append(r.Services, model.ServiceTarget{
 				UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, IP: pod.IP, Source: rule.Source, Max: rule.Max,
 			})
@@ -154,18 +155,7 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 	}
 	f := model.FindFigure(r.n.Figures, pod.UID)
 	if f == nil || f.At <= 0 || f.At > now || now-f.At > fresh || f.Max <= 0 {
-		if r.Batch.Quiet || r.away {
-			s.Since = now // it was not wanted
-		}
-		s.Over, s.Counted = false, 0
-		if now-s.Since > fresh {
-			s.Unknown = now
-			why := "nothing was fetched"
-			if f != nil && f.Failed != "" {
-				why = f.Failed
-			}
-			r.unknown(pod, why)
-		}
+		r.silent(pod, f, &s, fresh)
 		return s
 	}
 	s.Since = f.At
@@ -200,6 +190,32 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 	return s
 }
 
+// wanted reports whether the next figure of a service is asked for.
+func (r *round) wanted(s *Service) bool {
+	return r.Batch.Running && (s.Over || !r.Batch.Quiet || r.below())
+}
+
+// silent judges a service whose figure is not known. Perhaps batch harms it too much to answer. If its figure was ever
+// too high, batch gets what arithmetic leaves at most, and if the last one was, no more than it has for a while.
+func (r *round) silent(pod *model.Pod, f *model.ServiceFigure, s *Service, fresh time.Duration) {
+	if s.Counted = 0; r.away || !r.wanted(s) {
+		s.Since = r.now
+	}
+	r.holds = r.holds || s.Over && s.Own == 0 && r.now-s.Since <= fresh+silentHold
+	if r.now-s.Since <= fresh {
+		return
+	}
+	if s.Above != 0 && s.Own == 0 {
+		r.blind(pod.UID)
+	}
+	s.Unknown = r.now
+	why := "nothing was fetched"
+	if f != nil && f.Failed != "" {
+		why = f.Failed
+	}
+	r.unknown(pod, why)
+}
+
 // fault judges whether a figure is too high through the service's own fault: whether it is so while batch is at the
 // floor, for so long in all. It reports whether batch is held there now to see that.
 func (r *round) fault(s *Service, own time.Duration, high, rises bool) (testing bool) {
@@ -225,7 +241,7 @@ func (r *round) fault(s *Service, own time.Duration, high, rises bool) (testing 
 		s.Fault, s.Pause = 0, min(max(2*s.Pause, testInterval), maxInterval)
 	}
 	testing = s.Test != 0 && r.now-s.Test < length
-	r.testing = r.testing || testing
+	r.holds = r.holds || testing
 	return testing
 }
 
