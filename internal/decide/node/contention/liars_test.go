@@ -69,7 +69,7 @@ func TestFigureBesideBlind(t *testing.T) {
 }
 
 // TestFigureFlaps checks a figure that is too high in a rhythm of its own, or at random, whatever batch does: that
-// shows within some times, and then it costs batch an eighth of what arithmetic leaves at most, and at random a quarter.
+// shows within some times, and then it costs batch an eighth of what arithmetic leaves at most, at random a quarter.
 func TestFigureFlaps(t *testing.T) {
 	type rhythm struct {
 		bad, good int
@@ -292,8 +292,8 @@ func TestFigureOfFlippedLabel(t *testing.T) {
 	}
 }
 
-// TestFigureKeepsItsPlace checks that many pods of a tenant displace no figure of another's service, whichever was there
-// first.
+// TestFigureKeepsItsPlace checks that many pods of a tenant displace no figure of another's service, whichever of them
+// was there first.
 func TestFigureKeepsItsPlace(t *testing.T) {
 	for _, first := range []bool{false, true} {
 		w := newNode(model.SuppressOnHarm)

@@ -22,7 +22,7 @@ const (
 	testInterval   = 5 * time.Minute  // between two such tests; it doubles each time that nothing is proven
 	maxInterval    = time.Hour        // at most
 	maxFault       = 4 * ownTTL       // for which a fault counts at most that proved again and again
-	silentHold     = time.Minute      // for which batch gets no more after a figure that was too high when it was known last
+	silentHold     = time.Minute      // for which batch gets no more after the last figure, if that was too high
 	unknownTTL     = time.Minute      // for which a report says that a figure was not known
 )
 
