@@ -21,6 +21,7 @@ const (
 	testLength     = 90 * time.Second // more, in which figures that rise at the floor prove that: rarer ones cost little
 	testInterval   = 5 * time.Minute  // between two such tests; it doubles each time that nothing is proven
 	maxInterval    = time.Hour        // at most
+	vainPush       = ownPort / 4      // by which a push that was in vain until its service left proves such a fault
 	maxFault       = 4 * ownTTL       // for which a fault counts at most that proved again and again
 	silentHold     = time.Minute      // for which batch gets no more after the last figure, if that was too high
 	unknownTTL     = time.Minute      // for which a report says that a figure was not known
@@ -30,6 +31,7 @@ const (
 type Service struct {
 	UID     string
 	Owner   string        // see [model.Pod.Owner]
+	Space   string        `json:",omitempty"` // namespace
 	Since   time.Duration // of the last figure; before it, when the first one was wanted
 	Over    bool          `json:",omitempty"` // the figure is too high: above its maximum, and not good since
 	Above   time.Duration `json:",omitempty"` // of the last figure above the maximum
@@ -41,6 +43,7 @@ type Service struct {
 	Pause   time.Duration `json:",omitempty"` // between that test and the next
 	Again   bool          `json:",omitempty"` // it was good since, and counts again, but not below arithmetic
 	Pushes  bool          `json:",omitempty"` // it pushed batch below arithmetic, and batch has not got that back
+	Better  bool          `json:",omitempty"` // it was good since it pushed batch back
 	Unknown time.Duration `json:",omitempty"` // when it was not known last; 0: never
 }
 
@@ -59,11 +62,11 @@ func (r *round) services(last []Service) {
 	r.leave(last, pods)
 	for _, pod := range pods {
 		rule := r.p.ServiceRule(pod)
-		s := Service{UID: pod.UID, Owner: pod.Owner, Since: r.now}
+		s := Service{UID: pod.UID, Owner: pod.Owner, Space: pod.Namespace, Since: r.now}
 		if before := knownService(last, pod.UID); before != nil {
 			s = *before
-		} else if gone := findOwner(r.state.Gone, pod.Owner); gone != nil {
-			s = gone.next(pod.UID, r.now)
+		} else if gone := findGone(r.state.Gone, pod); gone != nil {
+			s.Vain, s.Own, s.Fault, s.Test, s.Pause, s.Above = gone.Vain, gone.Own, gone.Fault, gone.Test, gone.Pause, r.now
 		}
 		s = r.service(pod, rule, s)
 		r.state.Services = append(r.state.Services, s)
@@ -110,13 +113,19 @@ func knownService(all []Service, uid string) *Service {
 }
 
 // leave keeps the services that are gone, or that no rule selects now, and that had a fault of their own, or part of
-// its proof, for the next pods of their owners. Pods that do not live until such a fault is proven, or that change a
-// label before, would push batch back for ever.
+// its proof, for the next pods of their owners, and of their namespaces if they pushed batch back in vain until they
+// left. Pods that do not live until such a fault is proven, or that change a label before, would push batch back for
+// ever.
 func (r *round) leave(last []Service, pods []*model.Pod) {
 	last = slices.DeleteFunc(slices.Clone(last), func(s Service) bool {
 		return slices.ContainsFunc(pods, func(pod *model.Pod) bool { return pod.UID == s.UID })
 	})
 	var gone []Service
+	for i := range last {
+		if s := &last[i]; s.Pushes && !s.Better {
+			s.Vain += vainPush
+		}
+	}
 	for _, s := range slices.Concat(last, r.state.Gone) {
 		if len(gone) < maxServices && (s.Vain != 0 || s.Fault != 0) && r.now-s.Since < max(s.Fault, ownTTL) &&
 			findOwner(gone, s.Owner) == nil {
@@ -126,21 +135,26 @@ func (r *round) leave(last []Service, pods []*model.Pod) {
 	r.state.Gone = gone
 }
 
-// next returns what is known of the next pod of an owner.
-func (s *Service) next(uid string, now time.Duration) Service {
-	return Service{
-		UID: uid, Owner: s.Owner, Since: now, Above: now,
-		Vain: s.Vain, Own: s.Own, Fault: s.Fault, Test: s.Test, Pause: s.Pause,
-	}
-}
-
 // findOwner returns the first service of an owner; nil if there is none.
 func findOwner(all []Service, owner string) *Service {
-	i := slices.IndexFunc(all, func(s Service) bool { return s.Owner == owner })
-	if i < 0 {
-		return nil
+	return find(all, func(s Service) bool { return s.Owner == owner })
+}
+
+// findGone returns the service that is gone and of which a pod is the next one: of its owner, or else the last one of
+// its namespace that pushed batch back in vain.
+func findGone(all []Service, pod *model.Pod) *Service {
+	if s := findOwner(all, pod.Owner); s != nil {
+		return s
 	}
-	return &all[i]
+	return find(all, func(s Service) bool { return s.Space == pod.Namespace && !s.Better })
+}
+
+// find returns the first service of which something is true; nil if there is none.
+func find(all []Service, of func(Service) bool) *Service {
+	if i := slices.IndexFunc(all, of); i >= 0 {
+		return &all[i]
+	}
+	return nil
 }
 
 // service judges the figure of one pod.
@@ -150,6 +164,7 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 		fresh, own = maxQueryAge, ownQuery
 	}
 	s.Pushes = s.Pushes && r.state.Harm.Deep
+	s.Space = pod.Namespace // a state of an older agent has none
 	if s.Own != 0 && now-s.Own >= s.Fault {
 		s.Own, s.Again, s.Vain, s.Test = 0, false, 0, 0
 	}
@@ -161,6 +176,7 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 	s.Since = f.At
 	r.figured = append(r.figured, pod.UID)
 	rises := f.Value > f.Max && !s.Over
+	s.Better = s.Better || s.Pushes && f.Value <= f.Max
 	switch {
 	case f.Value > f.Max:
 		s.Over, s.Above = true, now
@@ -217,7 +233,8 @@ func (r *round) silent(pod *model.Pod, f *model.ServiceFigure, s *Service, fresh
 }
 
 // fault judges whether a figure is too high through the service's own fault: whether it is so while batch is at the
-// floor, for so long in all. It reports whether batch is held there now to see that.
+// floor, for so long in all. It reports whether batch is held there now to see that. Each time that a fault proves
+// again, it counts for twice as long, but not for ever: a service that batch harms later must be protected again.
 func (r *round) fault(s *Service, own time.Duration, high, rises bool) (testing bool) {
 	b, length := &r.state.Harm, own+provenAtFloor+testLength
 	low := b.lowFor(r.now, own+provenAtFloor) // what a figure shows is of a time in which batch was at the floor
@@ -229,8 +246,11 @@ func (r *round) fault(s *Service, own time.Duration, high, rises bool) (testing 
 			s.Vain += own / 2
 		}
 		if s.Vain > own {
-			s.prove(r.now) // whatever batch does, it is too high, even if not all the time
+			s.Again = false // whatever batch does, it is too high, even if not all the time
 		}
+	}
+	if high && s.Own == 0 && s.Vain > own {
+		s.Own, s.Fault, s.Pause, s.Pushes = r.now, min(max(2*s.Fault, ownTTL), maxFault), 0, false
 	}
 	switch {
 	case s.Own != 0:
@@ -243,14 +263,6 @@ func (r *round) fault(s *Service, own time.Duration, high, rises bool) (testing 
 	testing = s.Test != 0 && r.now-s.Test < length
 	r.holds = r.holds || testing
 	return testing
-}
-
-// prove records that a figure is too high through the service's own fault. Each time that this proves again, it counts
-// for twice as long, but not for ever: a service that batch harms later must be protected again.
-func (s *Service) prove(now time.Duration) {
-	if s.Again = false; s.Own == 0 {
-		s.Own, s.Fault, s.Pause, s.Pushes = now, min(max(2*s.Fault, ownTTL), maxFault), 0, false
-	}
 }
 
 // unknown records that a figure is not known.

@@ -1,0 +1,333 @@
+package contention
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// TestFigureFlaps checks a figure that is too high in a rhythm of its own, or at random, whatever batch does: that
+// shows within some times, and then it costs batch an eighth of what arithmetic leaves at most, and at random a quarter.
+func TestFigureFlaps(t *testing.T) {
+	type rhythm struct {
+		bad, good int
+		high      int64
+	}
+	all := []rhythm{{60, 25, 40_000}, {10, 50, 21_000}, {10, 50, 30_000}, {1, 60, 22_000}, {2, 120, 22_000}}
+	for _, bad := range []int{3, 8, 12, 20, 30} {
+		for _, good := range []int{2, 8, 15, 25, 31, 45, 60} {
+			all = append(all, rhythm{bad, good, 40_000})
+		}
+	}
+	most := int64(0)
+	for _, c := range all {
+		for _, random := range []bool{false, true} {
+			w := newNode(model.SuppressOnHarm)
+			r, until, bad := rand.New(rand.NewPCG(uint64(c.bad), uint64(c.good))), time.Duration(0), false
+			figure := w.serves(func() int64 {
+				if now := w.n.Load.Clock; now >= until {
+					bad = !bad
+					length := c.good
+					if bad {
+						length = c.bad
+					}
+					if random {
+						length = 1 + r.IntN(2*length)
+					}
+					until = now + time.Duration(length)*time.Second
+				}
+				if bad {
+					return c.high
+				}
+				return 10_000
+			})
+			w.run(1800, figure)
+			mean, less := w.hour(figure)
+			most = max(most, less)
+			limit := w.leaves() / 8
+			if random {
+				limit *= 2
+			}
+			if less > limit {
+				t.Errorf("%+v, random %v: batch may use %d on average, %d less than arithmetic leaves", c, random, mean, less)
+			}
+		}
+	}
+	t.Logf("batch has %d milli-cores less than arithmetic leaves at most", most)
+}
+
+// TestFigureAnswers checks a figure that answers to batch, ten seconds late, also where the service bears less than
+// arithmetic leaves: it is too high for a small part of the time.
+func TestFigureAnswers(t *testing.T) {
+	for _, bears := range []int64{300, 600, 1000, 4000, 7000, 11_000} {
+		w := newNode(model.SuppressOnHarm)
+		var last []int64
+		figure := w.serves(func() int64 {
+			if last = append(last, 10_000+w.used()*10_000/bears); len(last) > 10 {
+				last = last[1:]
+			}
+			worst := int64(0)
+			for _, v := range last {
+				worst = max(worst, v)
+			}
+			return worst
+		})
+		slow, mean := 0, int64(0)
+		for range 3600 {
+			w.second(figure)
+			mean += w.used()
+			if w.used() > bears {
+				slow++
+			}
+		}
+		t.Logf("batch uses %d of %d, and the service is slow for %d s of an hour", mean/3600, bears, slow)
+		if slow > 120 || mean/3600 < bears/3 {
+			t.Errorf("batch uses %d of %d, and the service is slow for %d s of an hour", mean/3600, bears, slow)
+		}
+	}
+}
+
+// TestFigureAnswersLater checks a service whose figure was too high for an hour in a rhythm of its own. When it answers
+// to batch later, the service is protected again after forty minutes at most, as if it had never been at fault.
+func TestFigureAnswersLater(t *testing.T) {
+	for _, bears := range []int64{1000, 4000} {
+		w := newNode(model.SuppressOnHarm)
+		figure := w.serves(func() int64 {
+			switch now := w.n.Load.Clock; {
+			case now > 2*time.Hour:
+				return 10_000 + w.used()*10_000/bears
+			case int(now/time.Second)%60 < 10:
+				return 30_000
+			}
+			return 10_000
+		})
+		w.run(3600, figure)
+		if w.state.Services[0].Fault == 0 {
+			t.Fatal("nothing is proven")
+		}
+		w.run(int(maxFault/time.Second)+60, figure)
+		slow := 0
+		for range 3600 {
+			if w.second(figure); w.used() > bears {
+				slow++
+			}
+		}
+		if slow > 120 {
+			t.Errorf("it bears %d, and is slow for %d s of an hour: %+v", bears, slow, w.state.Services[0])
+		}
+	}
+}
+
+// TestSilent checks a service whose figure was too high, and that does not answer any more: batch gets no more for a
+// minute, and then what arithmetic leaves at most. One that was never too high costs nothing.
+func TestSilent(t *testing.T) {
+	for _, harmed := range []bool{false, true} {
+		w := newNode(model.SuppressOnHarm)
+		silent := false
+		fetch := w.serves(func() int64 {
+			if harmed {
+				return 10_000 + w.used()*10_000/4000
+			}
+			return 10_000
+		})
+		figure := func() {
+			if fetch(); silent && len(w.n.Figures) > 0 {
+				w.n.Figures[0].Failed, w.n.Figures[0].At = "timeout", w.n.Load.Clock-time.Minute
+			}
+		}
+		for s := 0; s < 60 || harmed && !w.state.Services[0].Over; s++ {
+			w.second(figure)
+		}
+		silent = true
+		before := w.may()
+		if w.run(55, figure); harmed && w.may() > before {
+			t.Errorf("batch may use %d after 55 s, and %d before", w.may(), before)
+		}
+		want := int64(16_000)
+		if harmed {
+			want = w.leaves()
+		}
+		if w.run(600, figure); w.may() != want || len(w.result.Harm.Unknown) != 1 {
+			t.Errorf("harmed %v: batch may use %d, want %d: %+v", harmed, w.may(), want, w.result.Harm)
+		}
+	}
+}
+
+// TestSilentLiar checks a figure that is always too high, of a service that answers once in a minute only: it costs
+// batch a third of what arithmetic leaves at most.
+func TestSilentLiar(t *testing.T) {
+	for _, high := range []int64{21_000, 60_000} {
+		w := newNode(model.SuppressOnHarm)
+		w.serves(func() int64 { return high })
+		s := 0
+		figure := func() {
+			if s++; s%600 == 1 && len(w.result.Services) > 0 {
+				w.n.Figures = []model.ServiceFigure{{UID: "web", At: w.n.Load.Clock, Value: high, Max: 20_000}}
+			}
+		}
+		w.run(1800, figure)
+		mean, less := w.hour(figure)
+		t.Logf("%d: batch may use %d on average, %d less than arithmetic leaves", high, mean, less)
+		if less > w.leaves()/3 {
+			t.Errorf("%d: batch may use %d on average, %d less than arithmetic leaves", high, mean, less)
+		}
+	}
+}
+
+// TestFigureOfShortLived checks pods whose figures are always too high, and which are replaced before their own fault
+// is proven, as those of a CronJob are. The proof adds up over the pods of an owner, and then the next ones cost batch
+// little.
+func TestFigureOfShortLived(t *testing.T) {
+	for _, lives := range []int{15, 20, 40} {
+		w := newNode(model.SuppressOnHarm)
+		w.serves(func() int64 { return 0 })
+		delete(model.FindPod(w.n.Pods, "web").Labels, "app")
+		s, last := 0, ""
+		figure := func() {
+			if s++; s%(10*(lives+5)) == 1 {
+				last = fmt.Sprintf("x%d", s)
+				pod := w.pod(last, load{uses: 500})
+				pod.Owner, pod.Labels = "CronJob/shop/report", map[string]string{"app": "web"}
+			}
+			if s%(10*(lives+5)) == 10*lives {
+				w.gone(last)
+				w.n.Figures, last = nil, ""
+			}
+			if last != "" && s%10 == 0 {
+				w.n.Figures = []model.ServiceFigure{{UID: last, At: w.n.Load.Clock, Value: 60_000, Max: 20_000}}
+			}
+		}
+		w.run(600, figure)
+		mean, less := w.hour(figure)
+		t.Logf("pods of %d s: batch may use %d on average, %d less than arithmetic leaves", lives, mean, less)
+		if less > w.leaves()/8 {
+			t.Errorf("pods of %d s: batch has %d less than arithmetic leaves", lives, less)
+		}
+	}
+}
+
+// TestFigureOfManyOwners checks pods that live for seconds, each of another owner, whose figures are always too high:
+// the proof adds up over the pods of a namespace.
+func TestFigureOfManyOwners(t *testing.T) {
+	for _, lives := range []int{3, 8, 10, 12, 15, 20} {
+		w := newNode(model.SuppressOnHarm)
+		w.serves(func() int64 { return 0 })
+		delete(model.FindPod(w.n.Pods, "web").Labels, "app")
+		s, last := 0, ""
+		figure := func() {
+			if s++; s%(10*lives) == 1 {
+				if last != "" {
+					w.gone(last)
+					w.n.Figures = nil
+				}
+				last = fmt.Sprintf("x%d", s)
+				pod := w.pod(last, load{uses: 500})
+				pod.Owner, pod.Labels = "Job/shop/"+last, map[string]string{"app": "web"}
+			}
+			if s%10 == 0 {
+				w.n.Figures = []model.ServiceFigure{{UID: last, At: w.n.Load.Clock, Value: 60_000, Max: 20_000}}
+			}
+		}
+		w.run(600, figure)
+		mean, less := w.hour(figure)
+		t.Logf("pods of %d s: batch may use %d on average, %d less than arithmetic leaves", lives, mean, less)
+		if less > w.leaves()/8 {
+			t.Errorf("pods of %d s: batch has %d less than arithmetic leaves", lives, less)
+		}
+	}
+}
+
+// TestFigureOfFlippedLabel checks a pod whose figure is always too high, and which takes off the label by which a rule
+// selects it for a second before its own fault is proven: it keeps the proof.
+func TestFigureOfFlippedLabel(t *testing.T) {
+	for _, every := range []int{10, 14, 18, 30} {
+		w := newNode(model.SuppressOnHarm)
+		figure := w.serves(func() int64 { return 60_000 })
+		pod, s := model.FindPod(w.n.Pods, "web"), 0
+		pod.Owner = "Deployment/shop/web"
+		now := func() {
+			pod.Labels = map[string]string{"app": "web"}
+			if s++; s/10%every == 0 {
+				pod.Labels = nil
+			}
+			figure()
+		}
+		w.run(300, now)
+		mean, less := w.hour(now)
+		t.Logf("label off each %d s: batch may use %d on average, %d less than arithmetic leaves", every, mean, less)
+		if less > w.leaves()/8 {
+			t.Errorf("label off each %d s: batch has %d less than arithmetic leaves", every, less)
+		}
+	}
+}
+
+// TestFigureKeepsItsPlace checks that many pods of a tenant displace no figure of another's service, whichever was
+// there first.
+func TestFigureKeepsItsPlace(t *testing.T) {
+	for _, first := range []bool{false, true} {
+		w := newNode(model.SuppressOnHarm)
+		figure := w.serves(func() int64 { return 10_000 + w.used()*10_000/4000 })
+		web := model.FindPod(w.n.Pods, "web")
+		if !first {
+			web.Labels = nil
+		}
+		w.run(60, figure)
+		for i := range 2 * maxServices {
+			pod := w.pod(fmt.Sprintf("a%02d", i), load{uses: 1})
+			pod.Namespace, pod.Labels = "evil", map[string]string{"app": "web"}
+		}
+		now := func() {
+			var all []model.ServiceFigure
+			for _, s := range w.result.Services {
+				if all = append(all, model.ServiceFigure{UID: s.UID, At: w.n.Load.Clock, Value: 1, Max: 20_000}); s.UID == "web" {
+					all[len(all)-1].Value = 10_000 + w.used()*10_000/4000
+				}
+			}
+			w.n.Figures = all
+		}
+		w.run(60, now)
+		web.Labels = map[string]string{"app": "web"}
+		if w.run(60, now); w.used() > 4500 || len(w.result.Services) != maxServices {
+			t.Errorf("web was first %v: batch uses %d, web bears 4000, and %d figures are fetched", first, w.used(),
+				len(w.result.Services))
+		}
+	}
+}
+
+// TestPushEnds checks that batch has at least what arithmetic leaves as soon as no service is there whose figure pushed
+// it below that: its rule was removed, or it left, whoever else was harmed meanwhile.
+func TestPushEnds(t *testing.T) {
+	for _, other := range []string{"db", model.SystemKernel} {
+		for name, end := range map[string]func(w *node){
+			"the rule is removed": func(w *node) { w.p.Services = nil },
+			"the service leaves":  func(w *node) { w.gone("web") },
+		} {
+			w := newNode(model.SuppressOnHarm)
+			if w.pod("db", load{uses: 300}); other != "db" {
+				w.service(other, load{uses: 50})
+			}
+			value := int64(10_000)
+			figure := w.serves(func() int64 { return value })
+			w.run(60, figure)
+			w.pods[other].waits = 3000
+			w.run(3, figure)
+			w.pods[other].waits, value = 0, 60_000
+			w.run(12, figure)
+			if w.state.Harm.Soon, value = maxRecovery, 10_000; w.may() > 1000 {
+				t.Fatalf("%s, %s: the figure pushes batch to %d only", name, other, w.may())
+			}
+			w.run(10, figure)
+			w.n.Figures = nil
+			end(w)
+			if w.run(10, quietly); w.may() < w.leaves() {
+				t.Errorf("%s, %s was harmed: batch may use %d, and arithmetic leaves %d", name, other, w.may(), w.leaves())
+			}
+			if w.run(180, quietly); w.may() != 16_000 {
+				t.Errorf("%s, %s was harmed: 3 minutes later batch may use %d", name, other, w.may())
+			}
+		}
+	}
+}
