@@ -64,7 +64,7 @@ func (r *round) bear() {
 	r.forgetPods()
 	harmed := h.Milli > 0 && r.Batch.Running
 	r.tryDeeper(harmed)
-	if b.Deep && !slices.ContainsFunc(r.state.Services, func(s Service) bool { return s.Pushes }) {
+	if b.Deep && !r.pushes() {
 		r.release()
 	}
 	b.Deep = b.Deep && b.Limit < r.floorOfWaits() || harmed && h.Deep

@@ -62,21 +62,29 @@ func (r *round) services(last []Service) {
 	r.leave(last, pods)
 	for _, pod := range pods {
 		rule := r.p.ServiceRule(pod)
-		s := Service{UID: pod.UID, Owner: pod.Owner, Space: pod.Namespace, Since: r.now}
-		if before := knownService(last, pod.UID); before != nil {
-			s = *before
-		} else if gone := findGone(r.state.Gone, pod); gone != nil {
-			s.Vain, s.Own, s.Fault, s.Test, s.Pause, s.Above = gone.Vain, gone.Own, gone.Fault, gone.Test, gone.Pause, r.now
+		s := knownService(last, pod.UID)
+		if s == nil {
+			s = r.begin(pod)
 		}
-		s = r.service(pod, rule, s)
-		r.state.Services = append(r.state.Services, s)
+		r.state.Services = append(r.state.Services, r.service(pod, rule, *s))
+		s = &r.state.Services[len(r.state.Services)-1]
 		r.Harm.Doubted = r.Harm.Doubted || s.Unknown != 0 && r.now-s.Unknown < unknownTTL
-		if r.wanted(&s) {
+		if r.wanted(s) {
 			r.Services = append(r.Services, model.ServiceTarget{
 				UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, IP: pod.IP, Source: rule.Source, Max: rule.Max,
 			})
 		}
 	}
+}
+
+// begin returns what is known of a service that begins, from those that are gone.
+func (r *round) begin(pod *model.Pod) *Service {
+	s := &Service{UID: pod.UID, Owner: pod.Owner, Space: pod.Namespace, Since: r.now}
+	if gone := findGone(r.state.Gone, pod); gone != nil {
+		s.Vain, s.Own, s.Fault, s.Test, s.Pause, s.Above = gone.Vain, gone.Own, gone.Fault, gone.Test, gone.Pause, r.now
+	}
+	s.Pushes = find(r.state.Gone, func(s Service) bool { return s.Space == pod.Namespace && s.stays(r.now) }) != nil
+	return s
 }
 
 // places returns the pods whose figures are judged, ordered by UID. Where too many have one, the places are shared
@@ -127,12 +135,23 @@ func (r *round) leave(last []Service, pods []*model.Pod) {
 		}
 	}
 	for _, s := range slices.Concat(last, r.state.Gone) {
-		if len(gone) < maxServices && (s.Vain != 0 || s.Fault != 0) && r.now-s.Since < max(s.Fault, ownTTL) &&
-			findOwner(gone, s.Owner) == nil {
+		counts := (s.Vain != 0 || s.Fault != 0) && r.now-s.Since < max(s.Fault, ownTTL) || s.stays(r.now)
+		if counts && len(gone) < maxServices && findOwner(gone, s.Owner) == nil {
 			gone = append(gone, s)
 		}
 	}
 	r.state.Gone = gone
+}
+
+// stays reports whether the push of a service that is gone stays for the next pods of its namespace, because it helped.
+func (s *Service) stays(now time.Duration) bool {
+	return s.Pushes && s.Better && now-s.Since < goodAfter
+}
+
+// pushes reports whether a service is left whose figure pushed batch below arithmetic.
+func (r *round) pushes() bool {
+	return slices.ContainsFunc(r.state.Services, func(s Service) bool { return s.Pushes }) ||
+		slices.ContainsFunc(r.state.Gone, func(s Service) bool { return s.stays(r.now) })
 }
 
 // findOwner returns the first service of an owner; nil if there is none.
@@ -241,8 +260,8 @@ func (r *round) fault(s *Service, own time.Duration, high, rises bool) (testing 
 	switch {
 	case !high && b.Low == 0:
 		s.Vain = 0
-	case high && b.lowFor(r.now, provenAtFloor) && (b.Deep || s.Again):
-		if s.Vain += r.since; rises && low {
+	case high && low && (b.Deep || s.Again):
+		if s.Vain += r.since; rises {
 			s.Vain += own / 2
 		}
 		if s.Vain > own {

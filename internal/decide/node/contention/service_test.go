@@ -3,6 +3,7 @@ package contention
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 )
 
 // TestFigureFlaps checks a figure that is too high in a rhythm of its own, or at random, whatever batch does: that
-// shows within some times, and then it costs batch an eighth of what arithmetic leaves at most, and at random a quarter.
+// shows within some times, and then it costs batch an eighth of what arithmetic leaves at most, at random a quarter.
 func TestFigureFlaps(t *testing.T) {
 	type rhythm struct {
 		bad, good int
@@ -240,6 +241,42 @@ func TestFigureOfManyOwners(t *testing.T) {
 	}
 }
 
+// TestFigureOfReplacedPods checks pods whose figures answer to batch, ten seconds late, and which are replaced after
+// some time, by pods of the same owner or of others: batch does not try anew each time what they bear.
+func TestFigureOfReplacedPods(t *testing.T) {
+	for _, lives := range []int{30, 60, 120} {
+		for _, owners := range []bool{false, true} {
+			w := newNode(model.SuppressOnHarm)
+			w.serves(func() int64 { return 0 })
+			delete(model.FindPod(w.n.Pods, "web").Labels, "app")
+			last, slow := "", 0
+			var values []int64
+			for s := range 3600 {
+				if s%lives == 0 {
+					w.gone(last)
+					last, values = fmt.Sprintf("x%d", s), nil
+					pod := w.pod(last, load{uses: 500})
+					if pod.Owner, pod.Labels = "Deployment/shop/web", map[string]string{"app": "web"}; owners {
+						pod.Owner = "Job/shop/" + last
+					}
+				}
+				w.second(quietly)
+				values = append(values, 10_000+w.used()*10_000/4000)
+				values = values[max(len(values)-10, 0):]
+				w.n.Figures = []model.ServiceFigure{{
+					UID: last, At: w.n.Load.Clock, Value: slices.Max(values), Max: 20_000,
+				}}
+				if w.used() > 4000 {
+					slow++
+				}
+			}
+			if slow > 120 {
+				t.Errorf("pods of %d s, each of another owner %v: they are slow for %d s of an hour", lives, owners, slow)
+			}
+		}
+	}
+}
+
 // TestFigureOfFlippedLabel checks a pod whose figure is always too high, and which takes off the label by which a rule
 // selects it for a second before its own fault is proven: it keeps the proof.
 func TestFigureOfFlippedLabel(t *testing.T) {
@@ -297,8 +334,8 @@ func TestFigureKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// TestPushEnds checks that batch has at least what arithmetic leaves as soon as no service is there whose figure pushed
-// it below that: its rule was removed, or it left, whoever else was harmed meanwhile.
+// TestPushEnds checks that batch has at least what arithmetic leaves half a minute after the last service whose figure
+// pushed it below that: its rule was removed, or it left, whoever else was harmed meanwhile.
 func TestPushEnds(t *testing.T) {
 	for _, other := range []string{"db", model.SystemKernel} {
 		for name, end := range map[string]func(w *node){
@@ -322,7 +359,7 @@ func TestPushEnds(t *testing.T) {
 			w.run(10, figure)
 			w.n.Figures = nil
 			end(w)
-			if w.run(10, quietly); w.may() < w.leaves() {
+			if w.run(40, quietly); w.may() < w.leaves() {
 				t.Errorf("%s, %s was harmed: batch may use %d, and arithmetic leaves %d", name, other, w.may(), w.leaves())
 			}
 			if w.run(180, quietly); w.may() != 16_000 {
