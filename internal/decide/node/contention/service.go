@@ -16,12 +16,12 @@ const (
 	goodMargin     = 10               // a figure is good again at a part of one in so many below its maximum
 	goodAfter      = 30 * time.Second // or when it was not above its maximum for so long
 	figureInterval = 2 * time.Second  // between two figures of a pod for which batch is pushed back
-	ownPort        = 10 * time.Second // above the maximum for so long at the floor, a figure is the service's own fault
+	ownPort        = 10 * time.Second // above the maximum for twice as long at the floor, it is the service's own fault
 	ownQuery       = time.Minute      // the same for Prometheus, which shows what it scraped a while ago
 	testLength     = 90 * time.Second // more, in which figures that rise at the floor prove that: rarer ones cost little
 	testInterval   = 5 * time.Minute  // between two such tests; it doubles each time that nothing is proven
 	maxInterval    = time.Hour        // at most
-	vainPush       = ownPort / 4      // by which a push that was in vain until its service left proves such a fault
+	vainPush       = ownPort / 2      // by which a push that was in vain until its service left proves such a fault
 	maxFault       = 4 * ownTTL       // for which a fault counts at most that proved again and again
 	silentHold     = time.Minute      // for which batch gets no more after the last figure, if that was too high
 	unknownTTL     = time.Minute      // for which a report says that a figure was not known
@@ -121,9 +121,8 @@ func knownService(all []Service, uid string) *Service {
 }
 
 // leave keeps the services that are gone, or that no rule selects now, and that had a fault of their own, or part of
-// its proof, for the next pods of their owners, and of their namespaces if they pushed batch back in vain until they
-// left. Pods that do not live until such a fault is proven, or that change a label before, would push batch back for
-// ever.
+// its proof, for the next pods of their owners and namespaces. Pods that do not live until such a fault is proven, or
+// that change a label before, would push batch back for ever.
 func (r *round) leave(last []Service, pods []*model.Pod) {
 	last = slices.DeleteFunc(slices.Clone(last), func(s Service) bool {
 		return slices.ContainsFunc(pods, func(pod *model.Pod) bool { return pod.UID == s.UID })
@@ -159,13 +158,13 @@ func findOwner(all []Service, owner string) *Service {
 	return find(all, func(s Service) bool { return s.Owner == owner })
 }
 
-// findGone returns the service that is gone and of which a pod is the next one: of its owner, or else the last one of
-// its namespace that pushed batch back in vain.
+// findGone returns the service that is gone and whose proof of a fault a new pod inherits: of its owner, or else the
+// last one of its namespace.
 func findGone(all []Service, pod *model.Pod) *Service {
 	if s := findOwner(all, pod.Owner); s != nil {
 		return s
 	}
-	return find(all, func(s Service) bool { return s.Space == pod.Namespace && !s.Better })
+	return find(all, func(s Service) bool { return s.Space == pod.Namespace && (s.Vain != 0 || s.Fault != 0) })
 }
 
 // find returns the first service of which something is true; nil if there is none.
@@ -262,13 +261,13 @@ func (r *round) fault(s *Service, own time.Duration, high, rises bool) (testing 
 		s.Vain = 0
 	case high && low && (b.Deep || s.Again):
 		if s.Vain += r.since; rises {
-			s.Vain += own / 2
+			s.Vain += own * 3 / 4
 		}
-		if s.Vain > own {
+		if s.Vain > 2*own {
 			s.Again = false // whatever batch does, it is too high, even if not all the time
 		}
 	}
-	if high && s.Own == 0 && s.Vain > own {
+	if high && s.Own == 0 && s.Vain > 2*own {
 		s.Own, s.Fault, s.Pause, s.Pushes = r.now, min(max(2*s.Fault, ownTTL), maxFault), 0, false
 	}
 	switch {
