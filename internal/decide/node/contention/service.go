@@ -81,7 +81,7 @@ func (r *round) services(last []Service) {
 func (r *round) begin(pod *model.Pod) *Service {
 	s := &Service{UID: pod.UID, Owner: pod.Owner, Space: pod.Namespace, Since: r.now}
 	if gone := findGone(r.state.Gone, pod); gone != nil {
-		s.Vain, s.Own, s.Fault, s.Test, s.Pause, s.Above = gone.Vain, gone.Own, gone.Fault, gone.Test, gone.Pause, r.now
+		s.Vain, s.Own, s.Fault, s.Test, s.Pause = gone.Vain, gone.Own, gone.Fault, gone.Test, gone.Pause
 	}
 	s.Pushes = find(r.state.Gone, func(s Service) bool { return s.Space == pod.Namespace && s.stays(r.now) }) != nil
 	return s
