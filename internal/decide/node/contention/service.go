@@ -77,10 +77,10 @@ func (r *round) services(last []Service) {
 	}
 }
 
-// begin returns what is known of a service that begins, from those that are gone.
+// begin returns what is known of a service that begins, from those of its owner that are gone.
 func (r *round) begin(pod *model.Pod) *Service {
 	s := &Service{UID: pod.UID, Owner: pod.Owner, Space: pod.Namespace, Since: r.now}
-	if gone := findGone(r.state.Gone, pod); gone != nil {
+	if gone := findOwner(r.state.Gone, pod.Owner); gone != nil {
 		s.Vain, s.Own, s.Fault, s.Test, s.Pause = gone.Vain, gone.Own, gone.Fault, gone.Test, gone.Pause
 	}
 	s.Pushes = find(r.state.Gone, func(s Service) bool { return s.Space == pod.Namespace && s.stays(r.now) }) != nil
@@ -121,8 +121,9 @@ func knownService(all []Service, uid string) *Service {
 }
 
 // leave keeps the services that are gone, or that no rule selects now, and that had a fault of their own, or part of
-// its proof, for the next pods of their owners and namespaces. Pods that do not live until such a fault is proven, or
-// that change a label before, would push batch back for ever.
+// its proof, for the next pods of their owners. Pods that do not live until such a fault is proven, or that change a
+// label before, would push batch back for ever. The next pods of other owners in the namespace do not inherit it: they
+// may be of a service that batch harms.
 func (r *round) leave(last []Service, pods []*model.Pod) {
 	last = slices.DeleteFunc(slices.Clone(last), func(s Service) bool {
 		return slices.ContainsFunc(pods, func(pod *model.Pod) bool { return pod.UID == s.UID })
@@ -156,15 +157,6 @@ func (r *round) pushes() bool {
 // findOwner returns the first service of an owner; nil if there is none.
 func findOwner(all []Service, owner string) *Service {
 	return find(all, func(s Service) bool { return s.Owner == owner })
-}
-
-// findGone returns the service that is gone and whose proof of a fault a new pod inherits: of its owner, or else the
-// last one of its namespace.
-func findGone(all []Service, pod *model.Pod) *Service {
-	if s := findOwner(all, pod.Owner); s != nil {
-		return s
-	}
-	return find(all, func(s Service) bool { return s.Space == pod.Namespace && (s.Vain != 0 || s.Fault != 0) })
 }
 
 // find returns the first service of which something is true; nil if there is none.

@@ -240,39 +240,6 @@ func TestFigureOfShortLived(t *testing.T) {
 	}
 }
 
-// TestFigureOfManyOwners checks pods that live for seconds, each of another owner, whose figures are always too high,
-// or are so at first: the proof adds up over the pods of a namespace.
-func TestFigureOfManyOwners(t *testing.T) {
-	for _, c := range []struct{ bad, good int }{
-		{3, 0}, {8, 0}, {10, 0}, {15, 0}, {20, 0}, {5, 5}, {3, 20}, {12, 13}, {12, 30}, {20, 20}, {30, 10},
-	} {
-		w := newNode(model.SuppressOnHarm)
-		w.serves(func() int64 { return 0 })
-		delete(model.FindPod(w.n.Pods, "web").Labels, "app")
-		last, less := "", int64(0)
-		for s := range 5400 {
-			if s%(c.bad+c.good) == 0 {
-				w.gone(last)
-				last = fmt.Sprintf("x%d", s)
-				pod := w.pod(last, load{uses: 500})
-				pod.Owner, pod.Labels = "Job/shop/"+last, map[string]string{"app": "web"}
-			}
-			if w.second(quietly); s >= 1800 {
-				less += max(w.leaves()-w.may(), 0)
-			}
-			value := int64(60_000)
-			if s%(c.bad+c.good) >= c.bad {
-				value = 10_000
-			}
-			w.n.Figures = []model.ServiceFigure{{UID: last, At: w.n.Load.Clock, Value: value, Max: 20_000}}
-		}
-		t.Logf("%+v: batch has %d less than arithmetic leaves", c, less/3600)
-		if less/3600 > w.leaves()/6 {
-			t.Errorf("%+v: batch has %d less than arithmetic leaves", c, less/3600)
-		}
-	}
-}
-
 // TestFigureOfReplacedPods checks pods whose figures answer to batch, ten seconds late, and which are replaced after
 // some time, by pods of the same owner or of others: batch does not try anew each time what they bear.
 func TestFigureOfReplacedPods(t *testing.T) {
