@@ -77,7 +77,7 @@ func startStress(s *sandbox.Sandbox, p *sandbox.Pod, kind string) (stress, error
 
 // stop ends stress-ng and returns its operations per second. It fails if stress-ng has ended before.
 func (st stress) stop(ctx context.Context) (perSecond float64, err error) {
-	const timeout = 20 * time.Second
+	const timeout = 2 * time.Minute // with a hundredth of a CPU for all of its processes, 20 s were too short
 	if err := st.Ended(); err != nil {
 		return 0, err
 	}
