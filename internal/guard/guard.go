@@ -287,22 +287,21 @@ func (g *Guard) deliver(ctx context.Context, now time.Time) {
 	if r.Processes = n; n == 0 && (err != nil || g.processes.of[d.Container] == nil) {
 		r.Asked = g.askRM(ctx, d.Container, d.Signal, now)
 	}
-	delivered := n > 0 || r.Asked // unless the ResourceManager refuses
-	// All processes that a scan found may have ended. Of a chain of short ones that is so again and again, and others must
-	// have their turn.
-	evades := g.missed == d.Container
-	if g.missed = d.Container; delivered {
+	if n > 0 || r.Asked { // delivered, unless the ResourceManager refuses
 		g.missed = ""
 		g.hits[d.Container] = append(g.hits[d.Container], hit{now, d.Signal, r.Asked, r.Reason})
 		delete(g.refused, d.Container)
 	} else {
 		g.failed = append(g.failed, shed.Outcome{Container: d.Container})
+		// The processes that a scan found may have ended. A chain of short ones does that again and again, and then others
+		// have their turn.
+		if err != nil || g.missed == d.Container {
+			g.refused[d.Container] = now
+		}
+		g.missed = d.Container
 	}
 	if err != nil {
 		r.Error = err.Error()
-	}
-	if !delivered && (err != nil || evades) {
-		g.refused[d.Container] = now
 	}
 	if !r.Asked {
 		g.logOnce(ctx, "signalling "+d.Container, err)

@@ -218,10 +218,12 @@ func TestQuery(t *testing.T) {
 		"several":             {vector("1", "2"), 0, errResults.Error()},
 		"a matrix":            {`{"status":"success","data":{"resultType":"matrix","result":[]}}`, 0, errNotVector.Error()},
 		"a bad value":         {vector("one"), 0, `the value "one" is no number`},
-		"a strange result":    {`{"status":"success","data":{"resultType":"vector","result":[{"value":[1]}]}}`, 0, "no number"},
-		"an error":            {`{"status":"error","error":"parse error"}`, 0, "parse error"},
-		"no JSON":             {"<html>", 0, "invalid character"},
-		"a long answer":       {`{"status":"` + strings.Repeat("x", maxAnswerBytes) + `"}`, 0, errLarge.Error()},
+		"a strange result": {
+			`{"status":"success","data":{"resultType":"vector","result":[{"value":[1]}]}}`, 0, "no number",
+		},
+		"an error":      {`{"status":"error","error":"parse error"}`, 0, "parse error"},
+		"no JSON":       {"<html>", 0, "invalid character"},
+		"a long answer": {`{"status":"` + strings.Repeat("x", maxAnswerBytes) + `"}`, 0, errLarge.Error()},
 	} {
 		var asked []url.Values
 		var path string

@@ -38,7 +38,7 @@ type Service struct {
 	Counted time.Duration `json:",omitempty"` // of the figure that pushed batch back last; 0: none since Over
 	Vain    time.Duration `json:",omitempty"` // for which it was above its maximum with batch at the floor
 	Own     time.Duration `json:",omitempty"` // when it proved to be the service's own fault; 0: not lately
-	Fault   time.Duration `json:",omitempty"` // for which that counts; 0: it was never so, or a test showed otherwise since
+	Fault   time.Duration `json:",omitempty"` // for which that counts; 0: never so, or a test showed otherwise since
 	Test    time.Duration `json:",omitempty"` // when batch was last pushed to the floor to test whether it is so; 0: never
 	Pause   time.Duration `json:",omitempty"` // between that test and the next
 	Again   bool          `json:",omitempty"` // it was good since, and counts again, but not below arithmetic
