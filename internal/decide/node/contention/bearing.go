@@ -67,7 +67,10 @@ func (r *round) bear() {
 	if b.Deep && !r.pushes() {
 		r.release()
 	}
-	b.Deep = b.Deep && b.Limit < r.floorOfWaits() || harmed && h.Deep
+	was := b.Deep
+	if b.Deep = b.Deep && b.Limit < r.floorOfWaits() || harmed && h.Deep; b.Deep && !was {
+		b.Low = 0 // until now it was at another lowest limit
+	}
 	floor, trying := r.floor(), b.Deeper && b.Tried != 0
 	switch {
 	case harmed && h.Milli == h.Held:

@@ -216,7 +216,7 @@ func TestRestartBesideFigure(t *testing.T) {
 }
 
 // TestStateOfOlderAgent checks the state of an agent that did not say which services pushed batch back, and for how
-// long a fault counts: a figure that is too high pushes batch back again.
+// long figures are too high by a fault of their own: a figure that is too high pushes batch back again.
 func TestStateOfOlderAgent(t *testing.T) {
 	for _, own := range []time.Duration{0, time.Hour} {
 		w := newNode(model.SuppressOnHarm)
@@ -226,7 +226,7 @@ func TestStateOfOlderAgent(t *testing.T) {
 		value = 60_000
 		w.run(8, figure)
 		s := &w.state.Services[0]
-		s.Own, s.Fault, s.Test, s.Pause, s.Pushes = own, 0, 0, 0, false
+		s.Own, s.Test, s.Pause, s.Pushes = own, 0, 0, false
 		if w.run(6, figure); w.may() > 1000 {
 			t.Errorf("own %s: batch may use %d, %+v", own, w.may(), w.state.Services)
 		}

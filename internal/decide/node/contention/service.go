@@ -21,8 +21,9 @@ const (
 	testLength     = 90 * time.Second // more, in which figures that rise at the floor prove that: rarer ones cost little
 	testInterval   = 5 * time.Minute  // between two such tests; it doubles each time that nothing is proven
 	maxInterval    = time.Hour        // at most
+	burstFactor    = 2                // a figure is longer too high than by its own fault if it is so many times as long
 	vainPush       = ownPort / 2      // by which a push that was in vain until its service left proves such a fault
-	maxFault       = 4 * ownTTL       // for which a fault counts at most that proved again and again
+	faultTTL       = 4 * ownTTL       // for which a fault counts
 	silentHold     = time.Minute      // for which batch gets no more after the last figure, if that was too high
 	unknownTTL     = time.Minute      // for which a report says that a figure was not known
 )
@@ -35,10 +36,12 @@ type Service struct {
 	Since   time.Duration // of the last figure; before it, when the first one was wanted
 	Over    bool          `json:",omitempty"` // the figure is too high: above its maximum, and not good since
 	Above   time.Duration `json:",omitempty"` // of the last figure above the maximum
+	Rose    time.Duration `json:",omitempty"` // since when it has been Over, or since its own fault was proven meanwhile
+	Long    bool          `json:",omitempty"` // it is Over for longer than it is by its own fault
 	Counted time.Duration `json:",omitempty"` // of the figure that pushed batch back last; 0: none since Over
 	Vain    time.Duration `json:",omitempty"` // for which it was above its maximum with batch at the floor
 	Own     time.Duration `json:",omitempty"` // when it proved to be the service's own fault; 0: not lately
-	Fault   time.Duration `json:",omitempty"` // for which that counts; 0: never so, or a test showed otherwise since
+	Burst   time.Duration `json:",omitempty"` // the longest time for which it was above its maximum with batch at the floor
 	Test    time.Duration `json:",omitempty"` // when batch was last pushed to the floor to test whether it is so; 0: never
 	Pause   time.Duration `json:",omitempty"` // between that test and the next
 	Again   bool          `json:",omitempty"` // it was good since, and counts again, but not below arithmetic
@@ -81,7 +84,7 @@ func (r *round) services(last []Service) {
 func (r *round) begin(pod *model.Pod) *Service {
 	s := &Service{UID: pod.UID, Owner: pod.Owner, Space: pod.Namespace, Since: r.now}
 	if gone := findOwner(r.state.Gone, pod.Owner); gone != nil {
-		s.Vain, s.Own, s.Fault, s.Test, s.Pause = gone.Vain, gone.Own, gone.Fault, gone.Test, gone.Pause
+		s.Vain, s.Own, s.Burst, s.Test, s.Pause = gone.Vain, gone.Own, gone.Burst, gone.Test, gone.Pause
 	}
 	s.Pushes = find(r.state.Gone, func(s Service) bool { return s.Space == pod.Namespace && s.stays(r.now) }) != nil
 	return s
@@ -135,7 +138,7 @@ func (r *round) leave(last []Service, pods []*model.Pod) {
 		}
 	}
 	for _, s := range slices.Concat(last, r.state.Gone) {
-		counts := (s.Vain != 0 || s.Fault != 0) && r.now-s.Since < max(s.Fault, ownTTL) || s.stays(r.now)
+		counts := s.Vain != 0 && r.now-s.Since < ownTTL || s.Own != 0 && r.now-s.Own < faultTTL || s.stays(r.now)
 		if counts && len(gone) < maxServices && findOwner(gone, s.Owner) == nil {
 			gone = append(gone, s)
 		}
@@ -175,8 +178,8 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 	}
 	s.Pushes = s.Pushes && r.state.Harm.Deep
 	s.Space = pod.Namespace // a state of an older agent has none
-	if s.Own != 0 && now-s.Own >= s.Fault {
-		s.Own, s.Again, s.Vain, s.Test = 0, false, 0, 0
+	if s.Own != 0 && now-s.Own >= faultTTL {
+		s.Own, s.Again, s.Vain, s.Test, s.Burst = 0, false, 0, 0, 0
 	}
 	f := model.FindFigure(r.n.Figures, pod.UID)
 	if f == nil || f.At <= 0 || f.At > now || now-f.At > fresh || f.Max <= 0 {
@@ -185,16 +188,17 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 	}
 	s.Since = f.At
 	r.figured = append(r.figured, pod.UID)
-	rises := f.Value > f.Max && !s.Over
 	s.Better = s.Better || s.Pushes && f.Value <= f.Max
 	switch {
+	case f.Value > f.Max && !s.Over:
+		s.Over, s.Above, s.Rose = true, now, now
 	case f.Value > f.Max:
-		s.Over, s.Above = true, now
+		s.Above = now
 	case f.Value < f.Max-f.Max/goodMargin || s.Own != 0 && !s.Again || now-s.Above >= goodAfter:
 		s.Over, s.Again = false, s.Own != 0 // if it is nearly too high for long, batch tries whether more is borne
 	}
-	testing := r.fault(&s, own, f.Value > f.Max, rises)
-	if !s.Over || s.Own != 0 && !s.Again {
+	testing := r.fault(&s, own, f.Value > f.Max)
+	if !s.Over || s.Own != 0 && !s.Again && !s.Long {
 		s.Counted = 0
 		return s
 	}
@@ -203,7 +207,7 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 			UID: pod.UID, By: model.HarmByService, Value: f.Value, Max: f.Max,
 			Milli: f.Lacks(r.n.Load.Uses(pod.UID), r.n.Load.CPUMilli),
 		},
-		held: f.Value <= f.Max || s.Counted != 0 && f.At-s.Counted < figureInterval, keeps: f.Keeps(), shallow: s.Own != 0,
+		held: f.Value <= f.Max || s.Counted != 0 && f.At-s.Counted < figureInterval, keeps: f.Keeps(), shallow: !s.Long,
 	}
 	if testing {
 		h.keeps = 1
@@ -227,6 +231,7 @@ func (r *round) silent(pod *model.Pod, f *model.ServiceFigure, s *Service, fresh
 	if s.Counted = 0; r.away || !r.wanted(s) {
 		s.Since = r.now
 	}
+	s.Rose += r.since // only while it is known that it is too high counts
 	r.holds = r.holds || s.Over && s.Own == 0 && r.now-s.Since <= fresh+silentHold
 	if r.now-s.Since <= fresh {
 		return
@@ -243,34 +248,58 @@ func (r *round) silent(pod *model.Pod, f *model.ServiceFigure, s *Service, fresh
 }
 
 // fault judges whether a figure is too high through the service's own fault: whether it is so while batch is at the
-// floor, for so long in all. It reports whether batch is held there now to see that. Each time that a fault proves
-// again, it counts for twice as long, but not for ever: a service that batch harms later must be protected again.
-func (r *round) fault(s *Service, own time.Duration, high, rises bool) (testing bool) {
-	b, length := &r.state.Harm, own+provenAtFloor+testLength
+// floor, for so long in all. It reports whether batch is held there now to see that. Such a fault does not count for
+// ever, nor for a figure that is too high for longer than by that fault: perhaps batch harms the service too.
+func (r *round) fault(s *Service, own time.Duration, high bool) (testing bool) {
+	b := &r.state.Harm
 	low := b.lowFor(r.now, own+provenAtFloor) // what a figure shows is of a time in which batch was at the floor
+	was := s.Long
+	s.Long = s.Over && (s.Own == 0 || r.now-s.Rose > burstFactor*s.Burst)
+	rises := s.Long && !was
+	if rises {
+		s.Counted = 0 // what it pushed until now did not count below arithmetic
+	}
 	switch {
 	case !high && b.Low == 0:
 		s.Vain = 0
-	case high && low && (b.Deep || s.Again):
-		if s.Vain += r.since; rises {
+	case high && low && b.Deep:
+		s.Burst = max(s.Burst, r.now-max(s.Rose, b.Low+own+provenAtFloor))
+		if s.Long {
+			s.Vain += r.since
+		}
+		if rises {
 			s.Vain += own * 3 / 4
 		}
-		if s.Vain > 2*own {
-			s.Again = false // whatever batch does, it is too high, even if not all the time
-		}
 	}
-	if high && s.Own == 0 && s.Vain > 2*own {
-		s.Own, s.Fault, s.Pause, s.Pushes = r.now, min(max(2*s.Fault, ownTTL), maxFault), 0, false
+	if s.Long && high && s.Vain > 2*own {
+		s.prove(r.now, own)
 	}
+	// A figure that is too high for longer than in any burst, though not for long enough, perhaps answers to batch. So is
+	// one that has just got too high. In between batch may grow, or figures that are too high most of the time would hold
+	// it for ever.
+	r.holds = r.holds || s.Over && s.Again && !s.Long && (r.now-s.Rose <= own || r.now-s.Rose > s.Burst)
+	return r.test(s, own+provenAtFloor+testLength, rises && s.Long, low)
+}
+
+// prove records that a figure is too high whatever batch does, even if not all the time.
+func (s *Service) prove(now, own time.Duration) {
+	if s.Own != 0 {
+		s.Burst *= 3 // so a figure that is always too high does not prove that again and again
+	}
+	s.Own, s.Burst, s.Rose = now, max(s.Burst, own/2), now
+	s.Vain, s.Test, s.Pause, s.Long, s.Again, s.Pushes = 0, 0, 0, false, false, false
+}
+
+// test reports whether batch is held at the floor now to see whether a figure answers to it. A test begins when the
+// figure gets too high although batch has less than arithmetic leaves.
+func (r *round) test(s *Service, length time.Duration, rises, low bool) bool {
 	switch {
-	case s.Own != 0:
-		return false
 	case rises && r.below() && (low || s.Test == 0 || r.now-s.Test >= s.Pause):
 		s.Test = r.now
-	case low && b.Deep && r.now-s.Test >= length && r.before-s.Test < length: // it was good while batch was at the floor
-		s.Fault, s.Pause = 0, min(max(2*s.Pause, testInterval), maxInterval)
+	case low && r.state.Harm.Deep && r.now-s.Test >= length && r.before-s.Test < length: // it was good at the floor
+		s.Pause = min(max(2*s.Pause, testInterval), maxInterval)
 	}
-	testing = s.Test != 0 && r.now-s.Test < length
+	testing := s.Test != 0 && r.now-s.Test < length
 	r.holds = r.holds || testing
 	return testing
 }
