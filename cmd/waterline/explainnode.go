@@ -236,7 +236,7 @@ func printNode(out io.Writer, name string, e *serve.NodeExplanation) error {
 	inOrder(e.Troubles, func(what, err string) {
 		fmt.Fprintf(out, "\nthe agent fails, operation %s: %s\n", what, err)
 	})
-	printEach(out, "\nthe figure of a service is not known: %s\n", e.Services)
+	printEach(out, "\nthe figure of a service: %s\n", e.Services)
 	for i, a := range []*model.Account{cpu, memory} {
 		fmt.Fprintf(out, "\n%s, measured %.1f s ago: %s\n", []string{"CPU", "memory"}[i], a.Use.Age.Seconds(), a.Reason)
 	}

@@ -44,8 +44,8 @@ type Harm struct {
 	// Keeps is the part of what batch uses, in thousandths, that it keeps at most, because harm by a figure does not
 	// follow CPU; 0: no figure says so.
 	Keeps int64 `json:",omitempty"`
-	// Figures of services that are not known, and why; each reason names the pod.
-	Unknown []Reason `json:",omitempty"`
+	// Figures of services that are not known, or too high by a fault of their own; each reason names the pod.
+	Services []Reason `json:",omitempty"`
 	Doubted bool     `json:",omitempty"` // a figure was not known within the last minute
 	// The node's own services that waited for CPUs within the last minute, and because of whom; each reason names one.
 	Starved []Reason `json:",omitempty"`

@@ -140,7 +140,7 @@ type NodeExplanation struct {
 	// which batch pod should leave, whether the node is hot, and what came of the last one
 	Leaving     []string
 	Unsupported []model.Reason // features of the policy that the kernel lacks
-	Services    []model.Reason // figures of services that are not known
+	Services    []model.Reason // figures of services that are not known, or too high by a fault of their own
 	Starved     []model.Reason // the node's own services that waited for CPUs in the last minute, and because of whom
 	Fought      []string       // files that another writer fights for, as "DIR KNOB"
 	// How often other writers overwrote files, which was repaired, by the name of the knob; and since when that counts.
@@ -170,7 +170,7 @@ func (v view) explainNode() NodeExplanation {
 		e.Repairs[knob.String()] = count
 	}
 	if v.Plan.Harm != nil {
-		e.Services, e.Starved = v.Plan.Harm.Unknown, v.Plan.Harm.Starved
+		e.Services, e.Starved = v.Plan.Harm.Services, v.Plan.Harm.Starved
 	}
 	for i := range v.Plan.Settings {
 		if s := &v.Plan.Settings[i]; s.Deferred != nil && s.Deferred.Code == model.ForeignWriter {

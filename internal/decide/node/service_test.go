@@ -137,7 +137,7 @@ func TestUnknownFigures(t *testing.T) {
 	if got := plan.Report.Unsupported; !slices.Equal(got, []model.Code{model.ServiceUnknown}) {
 		t.Errorf("two figures are not known, and the report has %v", got)
 	}
-	if len(plan.Harm.Unknown) != 2 || len(plan.Unsupported) != 0 {
+	if len(plan.Harm.Services) != 2 || len(plan.Unsupported) != 0 {
 		t.Errorf("%+v, %+v", plan.Harm, plan.Unsupported)
 	}
 }

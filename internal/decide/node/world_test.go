@@ -379,8 +379,8 @@ func (w *world) decide() string {
 		printSuppression(&out, plan.Suppress, w.node.Load.Clock)
 	}
 	if plan.Harm != nil {
-		for _, why := range plan.Harm.Unknown {
-			fmt.Fprintf(&out, "unknown %s\n", why)
+		for _, why := range plan.Harm.Services {
+			fmt.Fprintf(&out, "figure %s\n", why)
 		}
 		for _, why := range plan.Harm.Starved {
 			fmt.Fprintf(&out, "the node waits  %s\n", why)

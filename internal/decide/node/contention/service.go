@@ -80,10 +80,15 @@ func (r *round) services(last []Service) {
 	}
 }
 
-// begin returns what is known of a service that begins, from those of its owner that are gone.
+// begin returns what is known of a service that begins, from those that are gone: of its owner, else of its namespace.
+// A service that batch harms loses little by the fault of another one, see [round.fault].
 func (r *round) begin(pod *model.Pod) *Service {
 	s := &Service{UID: pod.UID, Owner: pod.Owner, Space: pod.Namespace, Since: r.now}
-	if gone := findOwner(r.state.Gone, pod.Owner); gone != nil {
+	gone := findOwner(r.state.Gone, pod.Owner)
+	if gone == nil {
+		gone = find(r.state.Gone, func(s Service) bool { return s.Space == pod.Namespace })
+	}
+	if gone != nil {
 		s.Vain, s.Own, s.Burst, s.Test, s.Pause = gone.Vain, gone.Own, gone.Burst, gone.Test, gone.Pause
 	}
 	s.Pushes = find(r.state.Gone, func(s Service) bool { return s.Space == pod.Namespace && s.stays(r.now) }) != nil
@@ -124,9 +129,8 @@ func knownService(all []Service, uid string) *Service {
 }
 
 // leave keeps the services that are gone, or that no rule selects now, and that had a fault of their own, or part of
-// its proof, for the next pods of their owners. Pods that do not live until such a fault is proven, or that change a
-// label before, would push batch back for ever. The next pods of other owners in the namespace do not inherit it: they
-// may be of a service that batch harms.
+// its proof, for the next pods of their owners and namespaces. Pods that do not live until such a fault is proven, or
+// that change a label before, would push batch back for ever.
 func (r *round) leave(last []Service, pods []*model.Pod) {
 	last = slices.DeleteFunc(slices.Clone(last), func(s Service) bool {
 		return slices.ContainsFunc(pods, func(pod *model.Pod) bool { return pod.UID == s.UID })
@@ -198,6 +202,10 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 		s.Over, s.Again = false, s.Own != 0 // if it is nearly too high for long, batch tries whether more is borne
 	}
 	testing := r.fault(&s, own, f.Value > f.Max)
+	if s.Own != 0 {
+		burst := model.Operand{Name: "burst", Value: int64(s.Burst / time.Second), Unit: model.UnitSeconds}
+		r.tell(model.ServiceAtFault, pod, "see whether the service keeps its max without batch", burst)
+	}
 	if !s.Over || s.Own != 0 && !s.Again && !s.Long {
 		s.Counted = 0
 		return s
@@ -307,7 +315,12 @@ func (r *round) test(s *Service, length time.Duration, rises, low bool) bool {
 // unknown records that a figure is not known.
 func (r *round) unknown(pod *model.Pod, why string) {
 	r.Harm.Doubted = true
-	r.Harm.Unknown = append(r.Harm.Unknown, model.Reason{
-		Code: model.ServiceUnknown, Key: "pod", Text: pod.Namespace + "/" + pod.Name, Fix: why,
+	r.tell(model.ServiceUnknown, pod, why)
+}
+
+// tell tells something of the figure of a pod.
+func (r *round) tell(code model.Code, pod *model.Pod, fix string, operands ...model.Operand) {
+	r.Harm.Services = append(r.Harm.Services, model.Reason{
+		Code: code, Key: "pod", Text: pod.Namespace + "/" + pod.Name, Fix: fix, Operands: operands,
 	})
 }
