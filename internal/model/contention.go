@@ -46,7 +46,7 @@ type Harm struct {
 	Keeps int64 `json:",omitempty"`
 	// Figures of services that are not known, or too high by a fault of their own; each reason names the pod.
 	Services []Reason `json:",omitempty"`
-	Doubted bool     `json:",omitempty"` // a figure was not known within the last minute
+	Doubted  bool     `json:",omitempty"` // a figure was not known within the last minute
 	// The node's own services that waited for CPUs within the last minute, and because of whom; each reason names one.
 	Starved []Reason `json:",omitempty"`
 }

@@ -113,7 +113,7 @@ const (
 	SystemStarved   Code = "SystemStarved"   // a service of the node itself waits, and less batch does not help
 	ServiceHarmed   Code = "ServiceHarmed"   // a service's own figure is above its maximum, so batch gets less
 	ServiceUnknown  Code = "ServiceUnknown"  // a service's own figure cannot be fetched; other signals count
-	ServiceAtFault  Code = "ServiceAtFault"  // it was so though batch was pushed back, and counts only where it is so for long
+	ServiceAtFault  Code = "ServiceAtFault"  // it was so though batch was pushed back: it counts where it lasts
 	BatchFree       Code = "BatchFree"       // no online pod is harmed, so batch may use the whole machine
 	BatchProbes     Code = "BatchProbes"     // no online pod is harmed any more, so batch gets more again
 	HarmUnknown     Code = "HarmUnknown"     // an online pod has no signal of harm, so batch gets what is left

@@ -194,10 +194,11 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 	r.figured = append(r.figured, pod.UID)
 	s.Better = s.Better || s.Pushes && f.Value <= f.Max
 	switch {
-	case f.Value > f.Max && !s.Over:
-		s.Over, s.Above, s.Rose = true, now, now
 	case f.Value > f.Max:
-		s.Above = now
+		if !s.Over || now-s.Above > own/2 {
+			s.Rose = now
+		}
+		s.Over, s.Above = true, now
 	case f.Value < f.Max-f.Max/goodMargin || s.Own != 0 && !s.Again || now-s.Above >= goodAfter:
 		s.Over, s.Again = false, s.Own != 0 // if it is nearly too high for long, batch tries whether more is borne
 	}
@@ -239,7 +240,6 @@ func (r *round) silent(pod *model.Pod, f *model.ServiceFigure, s *Service, fresh
 	if s.Counted = 0; r.away || !r.wanted(s) {
 		s.Since = r.now
 	}
-	s.Rose += r.since // only while it is known that it is too high counts
 	r.holds = r.holds || s.Over && s.Own == 0 && r.now-s.Since <= fresh+silentHold
 	if r.now-s.Since <= fresh {
 		return
@@ -262,11 +262,11 @@ func (r *round) fault(s *Service, own time.Duration, high bool) (testing bool) {
 	b := &r.state.Harm
 	low := b.lowFor(r.now, own+provenAtFloor) // what a figure shows is of a time in which batch was at the floor
 	was := s.Long
-	s.Long = s.Over && (s.Own == 0 || r.now-s.Rose > burstFactor*s.Burst)
-	rises := s.Long && !was
-	if rises {
+	s.Long = s.Over && (s.Own == 0 || s.Above-s.Rose > burstFactor*s.Burst)
+	if s.Long && !was {
 		s.Counted = 0 // what it pushed until now did not count below arithmetic
 	}
+	rises := s.Long && (!was || s.Rose == r.now)
 	switch {
 	case !high && b.Low == 0:
 		s.Vain = 0
@@ -285,7 +285,8 @@ func (r *round) fault(s *Service, own time.Duration, high bool) (testing bool) {
 	// A figure that is too high for longer than in any burst, though not for long enough, perhaps answers to batch. So is
 	// one that has just got too high. In between batch may grow, or figures that are too high most of the time would hold
 	// it for ever.
-	r.holds = r.holds || s.Over && s.Again && !s.Long && (r.now-s.Rose <= own || r.now-s.Rose > s.Burst)
+	short := r.now-s.Rose <= own || s.Above-s.Rose > s.Burst
+	r.holds = r.holds || s.Over && s.Again && !s.Long && r.now-s.Above <= own/2 && short
 	return r.test(s, own+provenAtFloor+testLength, rises && s.Long, low)
 }
 

@@ -19,7 +19,9 @@ func TestFigureFlaps(t *testing.T) {
 		bad, good int
 		high      int64
 	}
-	all := []rhythm{{60, 25, 40_000}, {10, 50, 21_000}, {10, 50, 30_000}, {1, 60, 22_000}, {2, 120, 22_000}}
+	all := []rhythm{
+		{60, 25, 40_000}, {10, 50, 21_000}, {10, 50, 30_000}, {1, 20, 21_000}, {1, 60, 22_000}, {2, 120, 22_000},
+	}
 	for _, bad := range []int{3, 12, 30} {
 		for _, good := range []int{2, 15, 31, 60} {
 			all = append(all, rhythm{bad, good, 40_000})
@@ -27,7 +29,7 @@ func TestFigureFlaps(t *testing.T) {
 	}
 	most, random, leaves := int64(0), int64(0), int64(0)
 	for _, c := range all {
-		for _, kind := range []string{"", "at random", "from Prometheus"} {
+		for _, kind := range []string{"", "nearly too high between", "at random", "from Prometheus"} {
 			w := newNode(model.SuppressOnHarm)
 			r, until, bad := rand.New(rand.NewPCG(uint64(c.bad), uint64(c.good))), time.Duration(0), false
 			figure := w.serves(func() int64 {
@@ -42,8 +44,11 @@ func TestFigureFlaps(t *testing.T) {
 					}
 					until = now + time.Duration(length)*time.Second
 				}
-				if bad {
+				switch {
+				case bad:
 					return c.high
+				case kind == "nearly too high between":
+					return 19_000
 				}
 				return 10_000
 			})
@@ -127,9 +132,9 @@ func TestFigureAnswersBesideBursts(t *testing.T) {
 	}
 }
 
-// TestFigureAnswersBesideOwnBursts checks a figure whose maximum is too tight: it answers to batch, and is also too high
-// in short bursts of its own, so many that they prove a fault. Then it counts when it is too high for longer than in
-// such a burst, so the service is slow for a small part of the time, and batch is not stopped.
+// TestFigureAnswersBesideOwnBursts checks a figure whose maximum is too tight: it answers to batch, and is also too
+// high in short bursts of its own, so many that they prove a fault. Then it counts when it is too high for longer than
+// in such a burst, so the service is slow for a small part of the time, and batch is not stopped.
 func TestFigureAnswersBesideOwnBursts(t *testing.T) {
 	for _, bears := range []int64{600, 1000, 4000} {
 		for _, window := range []int{2, 10} {
@@ -160,10 +165,10 @@ func TestFigureAnswersBesideOwnBursts(t *testing.T) {
 						slow++
 					}
 				}
-				what := fmt.Sprintf("batch uses %d of %d beside bursts each %d s that show for %d s, and the service is slow for %d s "+
-					"of an hour", mean/3600, bears, pause, window, slow/4)
+				what := fmt.Sprintf("batch uses %d of %d beside bursts each %d s that show for %d s, and the service is slow "+
+					"for %d s of an hour", mean/3600, bears, pause, window, slow/4)
 				t.Log(what)
-				if slow/4 > 300 || mean/3600 < bears/3 {
+				if slow/4 > 360 || mean/3600 < bears/3 {
 					t.Error(what)
 				}
 			}
@@ -238,7 +243,7 @@ func TestSilent(t *testing.T) {
 }
 
 // TestSilentLiar checks a figure that is always too high, of a service that answers once in a minute only: it costs
-// batch a third of what arithmetic leaves at most.
+// batch an eighth of what arithmetic leaves at most.
 func TestSilentLiar(t *testing.T) {
 	for _, high := range []int64{21_000, 60_000} {
 		w := newNode(model.SuppressOnHarm)
@@ -252,7 +257,7 @@ func TestSilentLiar(t *testing.T) {
 		w.run(1800, figure)
 		mean, less := w.hour(figure)
 		t.Logf("%d: batch may use %d on average, %d less than arithmetic leaves", high, mean, less)
-		if less > w.leaves()/3 {
+		if less > w.leaves()/8 {
 			t.Errorf("%d: batch may use %d on average, %d less than arithmetic leaves", high, mean, less)
 		}
 	}
