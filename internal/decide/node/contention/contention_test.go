@@ -76,8 +76,18 @@ func (w *node) may() int64 {
 	return w.result.Limit.Milli
 }
 
-// used returns what batch uses.
-func (w *node) used() int64 { return max(min(w.may(), w.wants, 16_000-w.uses()), 0) }
+// used returns what batch uses: no more than its parts, where they are quotas.
+func (w *node) used() int64 {
+	may := w.may()
+	if limit := w.result.Limit; limit != nil && limit.Quotas && may < 16_000 {
+		parts := int64(0)
+		for _, p := range limit.Parts {
+			parts += p.Milli
+		}
+		may = min(may, parts)
+	}
+	return max(min(may, w.wants, 16_000-w.uses()), 0)
+}
 
 func (w *node) uses() int64 {
 	sum := int64(0)

@@ -15,6 +15,8 @@ const (
 	spareFactor = 1250
 	spareMilli  = 50 // milli-cores
 
+	smallChange = 8 // parts may stay where they add up to one part in so many less than the limit
+
 	raiseMargin = 100 // batch gets a further CPU or core when its limit exceeds that by this, in milli-cores
 	// Below this size of a node, in milli-cores, quotas limit batch: one CPU less would be more than an eighth of it.
 	fewCPUs = 8000
@@ -136,7 +138,7 @@ func (r *round) settled(needs []need) bool {
 			return false
 		}
 	}
-	band := r.cpu.Capacity * deadBand / 1000
+	band := min(r.cpu.Capacity*deadBand/1000, r.limit/smallChange) // of a low limit, much is little
 	return sum <= max(r.limit, int64(len(needs))*model.MinBatchPart) && sum >= r.limit-band
 }
 
