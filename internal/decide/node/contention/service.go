@@ -1,6 +1,7 @@
 package contention
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,6 +24,7 @@ const (
 	maxInterval    = time.Hour        // at most
 	burstFactor    = 2                // a figure is longer too high than by its own fault if it is so many times as long
 	vainPush       = ownPort / 2      // by which a push that was in vain until its service left proves such a fault
+	maxInherited   = 20 * time.Second // of the burst of another owner's service
 	faultTTL       = 4 * ownTTL       // for which a fault counts
 	silentHold     = time.Minute      // for which batch gets no more after the last figure, if that was too high
 	unknownTTL     = time.Minute      // for which a report says that a figure was not known
@@ -33,6 +35,7 @@ type Service struct {
 	UID     string
 	Owner   string        // see [model.Pod.Owner]
 	Space   string        `json:",omitempty"` // namespace
+	Max     int64         `json:",omitempty"` // of the rule, for which all that follows holds
 	Since   time.Duration // of the last figure; before it, when the first one was wanted
 	Over    bool          `json:",omitempty"` // the figure is too high: above its maximum, and not good since
 	Above   time.Duration `json:",omitempty"` // of the last figure above the maximum
@@ -41,7 +44,8 @@ type Service struct {
 	Counted time.Duration `json:",omitempty"` // of the figure that pushed batch back last; 0: none since Over
 	Vain    time.Duration `json:",omitempty"` // for which it was above its maximum with batch at the floor
 	Own     time.Duration `json:",omitempty"` // when it proved to be the service's own fault; 0: not lately
-	Burst   time.Duration `json:",omitempty"` // the longest time for which it was above its maximum with batch at the floor
+	Burst   time.Duration `json:",omitempty"` // longest time above its maximum with batch at the floor; each further proof triples it
+	Heir    bool          `json:",omitempty"` // that is of a service of another owner
 	Test    time.Duration `json:",omitempty"` // when batch was last pushed to the floor to test whether it is so; 0: never
 	Pause   time.Duration `json:",omitempty"` // between that test and the next
 	Again   bool          `json:",omitempty"` // it was good since, and counts again, but not below arithmetic
@@ -84,15 +88,19 @@ func (r *round) services(last []Service) {
 // A service that batch harms loses little by the fault of another one, see [round.fault].
 func (r *round) begin(pod *model.Pod) *Service {
 	s := &Service{UID: pod.UID, Owner: pod.Owner, Space: pod.Namespace, Since: r.now}
-	gone := findOwner(r.state.Gone, pod.Owner)
-	if gone == nil {
-		gone = find(r.state.Gone, func(s Service) bool { return s.Space == pod.Namespace })
-	}
-	if gone != nil {
-		s.Vain, s.Own, s.Burst, s.Test, s.Pause = gone.Vain, gone.Own, gone.Burst, gone.Test, gone.Pause
+	if gone := findOwner(r.state.Gone, pod.Owner); gone != nil {
+		s.inherit(gone)
+	} else if gone := find(r.state.Gone, func(s Service) bool { return s.Space == pod.Namespace }); gone != nil {
+		s.inherit(gone)
+		s.Burst, s.Again, s.Heir = min(s.Burst, maxInherited), s.Own != 0, s.Own != 0
 	}
 	s.Pushes = find(r.state.Gone, func(s Service) bool { return s.Space == pod.Namespace && s.stays(r.now) }) != nil
 	return s
+}
+
+// inherit takes over what proved of another service, or nearly so.
+func (s *Service) inherit(gone *Service) {
+	s.Max, s.Vain, s.Own, s.Burst, s.Test, s.Pause = gone.Max, gone.Vain, gone.Own, gone.Burst, gone.Test, gone.Pause
 }
 
 // places returns the pods whose figures are judged, ordered by UID. Where too many have one, the places are shared
@@ -137,11 +145,13 @@ func (r *round) leave(last []Service, pods []*model.Pod) {
 	})
 	var gone []Service
 	for i := range last {
-		if s := &last[i]; s.Pushes && !s.Better {
+		if s := &last[i]; s.Pushes && !s.Better && r.p.Mode == model.ModeEnforce {
 			s.Vain += vainPush
 		}
 	}
-	for _, s := range slices.Concat(last, r.state.Gone) {
+	all := slices.Concat(last, r.state.Gone)
+	slices.SortStableFunc(all, func(a, b Service) int { return cmp.Compare(b.Own, a.Own) }) // a fault first
+	for _, s := range all {
 		counts := s.Vain != 0 && r.now-s.Since < ownTTL || s.Own != 0 && r.now-s.Own < faultTTL || s.stays(r.now)
 		if counts && len(gone) < maxServices && findOwner(gone, s.Owner) == nil {
 			gone = append(gone, s)
@@ -182,8 +192,8 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 	}
 	s.Pushes = s.Pushes && r.state.Harm.Deep
 	s.Space = pod.Namespace // a state of an older agent has none
-	if s.Own != 0 && now-s.Own >= faultTTL {
-		s.Own, s.Again, s.Vain, s.Test, s.Burst = 0, false, 0, 0, 0
+	if s.Max != rule.Max || s.Own != 0 && now-s.Own >= faultTTL {
+		s.Max, s.Own, s.Again, s.Vain, s.Test, s.Burst = rule.Max, 0, false, 0, 0, 0
 	}
 	f := model.FindFigure(r.n.Figures, pod.UID)
 	if f == nil || f.At <= 0 || f.At > now || now-f.At > fresh || f.Max <= 0 {
@@ -192,10 +202,12 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 	}
 	s.Since = f.At
 	r.figured = append(r.figured, pod.UID)
-	s.Better = s.Better || s.Pushes && f.Value <= f.Max
+	if s.Better = s.Better || s.Pushes && f.Value <= f.Max; s.Better && s.Heir {
+		s.Own, s.Burst, s.Again, s.Heir = 0, 0, false, false // it answers to batch, which the other service did not
+	}
 	switch {
 	case f.Value > f.Max:
-		if !s.Over || now-s.Above > own/2 {
+		if now-s.Above > own/4 {
 			s.Rose = now
 		}
 		s.Over, s.Above = true, now
@@ -221,7 +233,9 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 	if testing {
 		h.keeps = 1
 	}
-	s.Pushes = s.Pushes || !h.shallow
+	if !h.shallow && !s.Pushes {
+		s.Pushes, s.Better = true, false
+	}
 	if !h.held {
 		s.Counted = f.At
 	}
@@ -240,11 +254,11 @@ func (r *round) silent(pod *model.Pod, f *model.ServiceFigure, s *Service, fresh
 	if s.Counted = 0; r.away || !r.wanted(s) {
 		s.Since = r.now
 	}
-	r.holds = r.holds || s.Over && s.Own == 0 && r.now-s.Since <= fresh+silentHold
+	r.holds = r.holds || s.Over && (s.Own == 0 || s.Long) && r.now-s.Since <= fresh+silentHold
 	if r.now-s.Since <= fresh {
 		return
 	}
-	if s.Above != 0 && s.Own == 0 {
+	if s.Above != 0 && (s.Own == 0 || s.Long) {
 		r.blind(pod.UID)
 	}
 	s.Unknown = r.now
@@ -296,7 +310,7 @@ func (s *Service) prove(now, own time.Duration) {
 		s.Burst *= 3 // so a figure that is always too high does not prove that again and again
 	}
 	s.Own, s.Burst, s.Rose = now, max(s.Burst, own/2), now
-	s.Vain, s.Test, s.Pause, s.Long, s.Again, s.Pushes = 0, 0, 0, false, false, false
+	s.Vain, s.Test, s.Pause, s.Long, s.Again, s.Pushes, s.Heir = 0, 0, 0, false, false, false, false
 }
 
 // test reports whether batch is held at the floor now to see whether a figure answers to it. A test begins when the
