@@ -112,3 +112,29 @@ func TestFaultInObserve(t *testing.T) {
 		t.Errorf("a fault is proven: %+v", s)
 	}
 }
+
+// TestFaultOfNeighbour checks that a service is protected soon that begins where one of another owner was always too
+// high, for longer each time that it proved so.
+func TestFaultOfNeighbour(t *testing.T) {
+	w := newNode(model.SuppressOnHarm)
+	figure := w.serves(func() int64 { return 60_000 })
+	if w.run(1200, figure); w.state.Services[0].Burst < 5*time.Minute {
+		t.Fatalf("its burst is short: %+v", w.state.Services[0])
+	}
+	delete(model.FindPod(w.n.Pods, "web").Labels, "app")
+	pod := w.pod("shop", load{uses: 500})
+	pod.Owner, pod.Labels = "Deployment/shop/shop", map[string]string{"app": "web"}
+	slow := 0
+	for range 600 {
+		w.second(quietly)
+		w.n.Figures = []model.ServiceFigure{{
+			UID: "shop", At: w.n.Load.Clock, Value: 10_000 + w.used()*10_000/4000, Max: 20_000,
+		}}
+		if w.used() > 4000 {
+			slow++
+		}
+	}
+	if slow > 100 {
+		t.Errorf("it is slow for %d of 600 s: %+v", slow, w.state.Services)
+	}
+}

@@ -39,13 +39,13 @@ type Service struct {
 	Since   time.Duration // of the last figure; before it, when the first one was wanted
 	Over    bool          `json:",omitempty"` // the figure is too high: above its maximum, and not good since
 	Above   time.Duration `json:",omitempty"` // of the last figure above the maximum
-	Rose    time.Duration `json:",omitempty"` // since when it has been Over, or since its own fault was proven meanwhile
-	Long    bool          `json:",omitempty"` // it is Over for longer than it is by its own fault
+	Rose    time.Duration `json:",omitempty"` // since when it has been above it, with short pauses, or since its fault was proven
+	Long    bool          `json:",omitempty"` // it is Over, and was above it for longer than by its own fault
 	Counted time.Duration `json:",omitempty"` // of the figure that pushed batch back last; 0: none since Over
 	Vain    time.Duration `json:",omitempty"` // for which it was above its maximum with batch at the floor
 	Own     time.Duration `json:",omitempty"` // when it proved to be the service's own fault; 0: not lately
-	Burst   time.Duration `json:",omitempty"` // longest time above its maximum with batch at the floor; each further proof triples it
-	Heir    bool          `json:",omitempty"` // that is of a service of another owner
+	Burst   time.Duration `json:",omitempty"` // longest time above it with batch at the floor; a further proof triples it
+	Heir    bool          `json:",omitempty"` // Own and Burst are of a service of another owner
 	Test    time.Duration `json:",omitempty"` // when batch was last pushed to the floor to test whether it is so; 0: never
 	Pause   time.Duration `json:",omitempty"` // between that test and the next
 	Again   bool          `json:",omitempty"` // it was good since, and counts again, but not below arithmetic
@@ -85,7 +85,7 @@ func (r *round) services(last []Service) {
 }
 
 // begin returns what is known of a service that begins, from those that are gone: of its owner, else of its namespace.
-// A service that batch harms loses little by the fault of another one, see [round.fault].
+// A service that batch harms loses another owner's fault when its figure gets good because batch has less.
 func (r *round) begin(pod *model.Pod) *Service {
 	s := &Service{UID: pod.UID, Owner: pod.Owner, Space: pod.Namespace, Since: r.now}
 	if gone := findOwner(r.state.Gone, pod.Owner); gone != nil {
@@ -140,16 +140,17 @@ func knownService(all []Service, uid string) *Service {
 // its proof, for the next pods of their owners and namespaces. Pods that do not live until such a fault is proven, or
 // that change a label before, would push batch back for ever.
 func (r *round) leave(last []Service, pods []*model.Pod) {
-	last = slices.DeleteFunc(slices.Clone(last), func(s Service) bool {
-		return slices.ContainsFunc(pods, func(pod *model.Pod) bool { return pod.UID == s.UID })
-	})
-	var gone []Service
-	for i := range last {
-		if s := &last[i]; s.Pushes && !s.Better && r.p.Mode == model.ModeEnforce {
+	var all, gone []Service
+	for _, s := range last {
+		if slices.ContainsFunc(pods, func(pod *model.Pod) bool { return pod.UID == s.UID }) {
+			continue
+		}
+		if s.Pushes && !s.Better && r.p.Mode == model.ModeEnforce {
 			s.Vain += vainPush
 		}
+		all = append(all, s)
 	}
-	all := slices.Concat(last, r.state.Gone)
+	all = append(all, r.state.Gone...)
 	slices.SortStableFunc(all, func(a, b Service) int { return cmp.Compare(b.Own, a.Own) }) // a fault first
 	for _, s := range all {
 		counts := s.Vain != 0 && r.now-s.Since < ownTTL || s.Own != 0 && r.now-s.Own < faultTTL || s.stays(r.now)
@@ -296,11 +297,10 @@ func (r *round) fault(s *Service, own time.Duration, high bool) (testing bool) {
 	if s.Long && high && s.Vain > 2*own {
 		s.prove(r.now, own)
 	}
-	// A figure that is too high for longer than in any burst, though not for long enough, perhaps answers to batch. So is
-	// one that has just got too high. In between batch may grow, or figures that are too high most of the time would hold
-	// it for ever.
-	short := r.now-s.Rose <= own || s.Above-s.Rose > s.Burst
-	r.holds = r.holds || s.Over && s.Again && !s.Long && r.now-s.Above <= own/2 && short
+	// Batch waits for what a burst turns out to be: in its first seconds, and once it is longer than any before. In
+	// between batch grows, or a figure that is too high most of the time would hold it for ever.
+	unsure := r.now-s.Rose <= own || s.Above-s.Rose > s.Burst
+	r.holds = r.holds || s.Over && s.Again && !s.Long && r.now-s.Above <= own/2 && unsure
 	return r.test(s, own+provenAtFloor+testLength, rises && s.Long, low)
 }
 
