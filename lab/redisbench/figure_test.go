@@ -11,24 +11,24 @@ import (
 	"github.com/waterline-io/waterline/lab/load"
 )
 
-// TestHighest checks that only whole windows count.
-func TestHighest(t *testing.T) {
+// TestUsual checks that only whole windows count, and that a stall of less than half of the time does not.
+func TestUsual(t *testing.T) {
 	var all []load.Request
-	for i := range 60 {
-		latency := time.Millisecond
+	for i := range 100 {
+		latency := 5 * time.Millisecond
 		switch {
-		case i == 0:
+		case i < 10:
 			latency = time.Second // of no whole window
-		case i >= 40:
-			latency = 5 * time.Millisecond
+		case 50 <= i && i < 55:
+			latency = 300 * time.Millisecond
 		}
 		at := time.Duration(i) * 100 * time.Millisecond
 		all = append(all, load.Request{Due: at - latency, Ready: at})
 	}
-	if got := highest(all[1:]); got != 5*time.Millisecond {
+	if got := usual(all[10:]); got != 5*time.Millisecond {
 		t.Error(got)
 	}
-	if got := highest(all[1:10]); got != 0 {
+	if got := usual(all[10:20]); got != 0 {
 		t.Errorf("%v of less than a window", got)
 	}
 }
