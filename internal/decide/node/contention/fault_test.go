@@ -52,7 +52,7 @@ func TestFaultWithGaps(t *testing.T) {
 func TestFaultFallsSilent(t *testing.T) {
 	w, figure, set := faulty(t)
 	set(func() int64 { return 60_000 })
-	for s := 0; s < 60 && !w.state.Services[0].Long; s++ {
+	for s := 0; s < 60 && !w.state.Services[0].Beyond; s++ {
 		w.second(figure)
 	}
 	w.run(3, figure)
@@ -136,5 +136,32 @@ func TestFaultOfNeighbour(t *testing.T) {
 	}
 	if slow > 100 {
 		t.Errorf("it is slow for %d of 600 s: %+v", slow, w.state.Services)
+	}
+}
+
+// TestFaultOfLittle checks that a fault covers no value far above those that the service has at the floor: one that is
+// a tenth too high for 40 s of each minute, whatever batch does, has three times that only while batch grows.
+func TestFaultOfLittle(t *testing.T) {
+	w := newNode(model.SuppressOnHarm)
+	figure := w.serves(func() int64 {
+		value := int64(15_000)
+		if w.n.Load.Clock/time.Second%60 < 40 {
+			value = 22_000
+		}
+		return value + max(w.used()-2000, 0)*10
+	})
+	w.run(600, figure)
+	slow, mean := 0, int64(0)
+	for range 3600 {
+		w.second(figure)
+		mean += w.used()
+		if w.used() > 3500 {
+			slow++
+		}
+	}
+	mean /= 3600
+	t.Logf("batch uses %d, and the service is slow for %d s of an hour", mean, slow)
+	if slow > 240 || mean < 1000 {
+		t.Errorf("batch uses %d, and the service is slow for %d s of an hour", mean, slow)
 	}
 }

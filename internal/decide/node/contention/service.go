@@ -23,6 +23,7 @@ const (
 	testInterval   = 5 * time.Minute  // between two such tests; it doubles each time that nothing is proven
 	maxInterval    = time.Hour        // at most
 	burstFactor    = 2                // a figure is longer too high than by its own fault if it is so many times as long
+	peakMargin     = 2                // and higher than by that from a part of one in so many above its highest value then
 	vainPush       = ownPort / 2      // by which a push that was in vain until its service left proves such a fault
 	maxInherited   = 20 * time.Second // of the burst of another owner's service
 	faultTTL       = 4 * ownTTL       // for which a fault counts
@@ -40,12 +41,14 @@ type Service struct {
 	Over    bool          `json:",omitempty"` // the figure is too high: above its maximum, and not good since
 	Above   time.Duration `json:",omitempty"` // of the last figure above the maximum
 	Rose    time.Duration `json:",omitempty"` // since when it has been above it, with short pauses, or since its fault was proven
-	Long    bool          `json:",omitempty"` // it is Over, and was above it for longer than by its own fault
+	Beyond  bool          `json:",omitempty"` // it is Over, for longer than by its own fault, or far higher
 	Counted time.Duration `json:",omitempty"` // of the figure that pushed batch back last; 0: none since Over
 	Vain    time.Duration `json:",omitempty"` // for which it was above its maximum with batch at the floor
 	Own     time.Duration `json:",omitempty"` // when it proved to be the service's own fault; 0: not lately
 	Burst   time.Duration `json:",omitempty"` // longest time above it with batch at the floor; a further proof triples it
-	Heir    bool          `json:",omitempty"` // Own and Burst are of a service of another owner
+	Peak    int64         `json:",omitempty"` // highest value with batch at the floor
+	Tall    time.Duration `json:",omitempty"` // since when it has been far above Peak; 0: it is not
+	Heir    bool          `json:",omitempty"` // Own, Burst and Peak are of a service of another owner
 	Test    time.Duration `json:",omitempty"` // when batch was last pushed to the floor to test whether it is so; 0: never
 	Pause   time.Duration `json:",omitempty"` // between that test and the next
 	Again   bool          `json:",omitempty"` // it was good since, and counts again, but not below arithmetic
@@ -100,7 +103,8 @@ func (r *round) begin(pod *model.Pod) *Service {
 
 // inherit takes over what proved of another service, or nearly so.
 func (s *Service) inherit(gone *Service) {
-	s.Max, s.Vain, s.Own, s.Burst, s.Test, s.Pause = gone.Max, gone.Vain, gone.Own, gone.Burst, gone.Test, gone.Pause
+	s.Max, s.Vain, s.Own, s.Burst, s.Peak = gone.Max, gone.Vain, gone.Own, gone.Burst, gone.Peak
+	s.Test, s.Pause = gone.Test, gone.Pause
 }
 
 // places returns the pods whose figures are judged, ordered by UID. Where too many have one, the places are shared
@@ -194,7 +198,7 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 	s.Pushes = s.Pushes && r.state.Harm.Deep
 	s.Space = pod.Namespace // a state of an older agent has none
 	if s.Max != rule.Max || s.Own != 0 && now-s.Own >= faultTTL {
-		s.Max, s.Own, s.Again, s.Vain, s.Test, s.Burst = rule.Max, 0, false, 0, 0, 0
+		s.Max, s.Own, s.Again, s.Vain, s.Test, s.Burst, s.Peak = rule.Max, 0, false, 0, 0, 0, 0
 	}
 	f := model.FindFigure(r.n.Figures, pod.UID)
 	if f == nil || f.At <= 0 || f.At > now || now-f.At > fresh || f.Max <= 0 {
@@ -204,7 +208,7 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 	s.Since = f.At
 	r.figured = append(r.figured, pod.UID)
 	if s.Better = s.Better || s.Pushes && f.Value <= f.Max; s.Better && s.Heir {
-		s.Own, s.Burst, s.Again, s.Heir = 0, 0, false, false // it answers to batch, which the other service did not
+		s.Own, s.Burst, s.Peak, s.Again, s.Heir = 0, 0, 0, false, false // it answers to batch, as the other one did not
 	}
 	switch {
 	case f.Value > f.Max:
@@ -215,12 +219,12 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 	case f.Value < f.Max-f.Max/goodMargin || s.Own != 0 && !s.Again || now-s.Above >= goodAfter:
 		s.Over, s.Again = false, s.Own != 0 // if it is nearly too high for long, batch tries whether more is borne
 	}
-	testing := r.fault(&s, own, f.Value > f.Max)
+	testing := r.fault(&s, own, f)
 	if s.Own != 0 {
 		burst := model.Operand{Name: "burst", Value: int64(s.Burst / time.Second), Unit: model.UnitSeconds}
 		r.tell(model.ServiceAtFault, pod, "see whether the service keeps its max without batch", burst)
 	}
-	if !s.Over || s.Own != 0 && !s.Again && !s.Long {
+	if !s.Over || s.Own != 0 && !s.Again && !s.Beyond {
 		s.Counted = 0
 		return s
 	}
@@ -229,7 +233,7 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 			UID: pod.UID, By: model.HarmByService, Value: f.Value, Max: f.Max,
 			Milli: f.Lacks(r.n.Load.Uses(pod.UID), r.n.Load.CPUMilli),
 		},
-		held: f.Value <= f.Max || s.Counted != 0 && f.At-s.Counted < figureInterval, keeps: f.Keeps(), shallow: !s.Long,
+		held: f.Value <= f.Max || s.Counted != 0 && f.At-s.Counted < figureInterval, keeps: f.Keeps(), shallow: !s.Beyond,
 	}
 	if testing {
 		h.keeps = 1
@@ -255,11 +259,11 @@ func (r *round) silent(pod *model.Pod, f *model.ServiceFigure, s *Service, fresh
 	if s.Counted = 0; r.away || !r.wanted(s) {
 		s.Since = r.now
 	}
-	r.holds = r.holds || s.Over && (s.Own == 0 || s.Long) && r.now-s.Since <= fresh+silentHold
+	r.holds = r.holds || s.Over && (s.Own == 0 || s.Beyond) && r.now-s.Since <= fresh+silentHold
 	if r.now-s.Since <= fresh {
 		return
 	}
-	if s.Above != 0 && (s.Own == 0 || s.Long) {
+	if s.Above != 0 && (s.Own == 0 || s.Beyond) {
 		r.blind(pod.UID)
 	}
 	s.Unknown = r.now
@@ -272,45 +276,55 @@ func (r *round) silent(pod *model.Pod, f *model.ServiceFigure, s *Service, fresh
 
 // fault judges whether a figure is too high through the service's own fault: whether it is so while batch is at the
 // floor, for so long in all. It reports whether batch is held there now to see that. Such a fault does not count for
-// ever, nor for a figure that is too high for longer than by that fault: perhaps batch harms the service too.
-func (r *round) fault(s *Service, own time.Duration, high bool) (testing bool) {
-	b := &r.state.Harm
+// ever, nor for a figure that is too high for longer than by that fault, or far higher: perhaps batch harms the service
+// too.
+func (r *round) fault(s *Service, own time.Duration, f *model.ServiceFigure) (testing bool) {
+	b, high := &r.state.Harm, f.Value > f.Max
 	low := b.lowFor(r.now, own+provenAtFloor) // what a figure shows is of a time in which batch was at the floor
-	was := s.Long
-	s.Long = s.Over && (s.Own == 0 || s.Above-s.Rose > burstFactor*s.Burst)
-	if s.Long && !was {
+	if high && low && b.Deep {
+		s.Peak = max(s.Peak, f.Value)
+	}
+	switch {
+	case !high || f.Value <= s.Peak+s.Peak/peakMargin:
+		s.Tall = 0
+	case s.Tall == 0:
+		s.Tall = r.now
+	}
+	was, tall := s.Beyond, s.Tall != 0 && r.now-s.Tall >= own/2
+	s.Beyond = s.Over && (s.Own == 0 || tall || s.Above-s.Rose > burstFactor*s.Burst)
+	if s.Beyond && !was {
 		s.Counted = 0 // what it pushed until now did not count below arithmetic
 	}
-	rises := s.Long && (!was || s.Rose == r.now)
+	rises := s.Beyond && (!was || s.Rose == r.now)
 	switch {
 	case !high && b.Low == 0:
 		s.Vain = 0
 	case high && low && b.Deep:
 		s.Burst = max(s.Burst, r.now-max(s.Rose, b.Low+own+provenAtFloor))
-		if s.Long {
+		if s.Beyond {
 			s.Vain += r.since
 		}
 		if rises {
 			s.Vain += own * 3 / 4
 		}
 	}
-	if s.Long && high && s.Vain > 2*own {
-		s.prove(r.now, own)
+	if s.Beyond && high && s.Vain > 2*own {
+		s.prove(r.now, own, f.Value)
 	}
 	// Batch waits for what a burst turns out to be: in its first seconds, and once it is longer than any before. In
 	// between batch grows, or a figure that is too high most of the time would hold it for ever.
 	unsure := r.now-s.Rose <= own || s.Above-s.Rose > s.Burst
-	r.holds = r.holds || s.Over && s.Again && !s.Long && r.now-s.Above <= own/2 && unsure
-	return r.test(s, own+provenAtFloor+testLength, rises && s.Long, low)
+	r.holds = r.holds || s.Over && s.Again && !s.Beyond && r.now-s.Above <= own/2 && unsure
+	return r.test(s, own+provenAtFloor+testLength, rises && s.Beyond, low)
 }
 
 // prove records that a figure is too high whatever batch does, even if not all the time.
-func (s *Service) prove(now, own time.Duration) {
+func (s *Service) prove(now, own time.Duration, value int64) {
 	if s.Own != 0 {
 		s.Burst *= 3 // so a figure that is always too high does not prove that again and again
 	}
-	s.Own, s.Burst, s.Rose = now, max(s.Burst, own/2), now
-	s.Vain, s.Test, s.Pause, s.Long, s.Again, s.Pushes, s.Heir = 0, 0, 0, false, false, false, false
+	s.Own, s.Burst, s.Peak, s.Rose = now, max(s.Burst, own/2), max(s.Peak, value), now
+	s.Vain, s.Test, s.Pause, s.Beyond, s.Again, s.Pushes, s.Heir = 0, 0, 0, false, false, false, false
 }
 
 // test reports whether batch is held at the floor now to see whether a figure answers to it. A test begins when the

@@ -13,7 +13,7 @@ import (
 
 // TestFigureFlaps checks a figure that is too high in a rhythm of its own, or at random, whatever batch does: that
 // shows within some times, and then it costs batch a fifth of what arithmetic leaves at most. At random it is
-// an eighth on average, and two fifths at most.
+// an eighth on average, and two fifths at most, as it is where it is of any height each second, or in each burst.
 func TestFigureFlaps(t *testing.T) {
 	type rhythm struct {
 		bad, good int
@@ -29,9 +29,12 @@ func TestFigureFlaps(t *testing.T) {
 	}
 	most, random, leaves := int64(0), int64(0), int64(0)
 	for _, c := range all {
-		for _, kind := range []string{"", "nearly too high between", "at random", "from Prometheus"} {
+		for _, kind := range []string{
+			"", "nearly too high between", "at random", "of any height", "each of any height", "from Prometheus",
+		} {
 			w := newNode(model.SuppressOnHarm)
 			r, until, bad := rand.New(rand.NewPCG(uint64(c.bad), uint64(c.good))), time.Duration(0), false
+			heights, height := rand.New(rand.NewPCG(uint64(c.good), uint64(c.bad))), int64(0)
 			figure := w.serves(func() int64 {
 				if now := w.n.Load.Clock; now >= until {
 					bad = !bad
@@ -43,8 +46,13 @@ func TestFigureFlaps(t *testing.T) {
 						length = 1 + r.IntN(2*length)
 					}
 					until = now + time.Duration(length)*time.Second
+					height = 20_001 + c.high/int64(1+heights.IntN(20))
 				}
 				switch {
+				case bad && kind == "each of any height":
+					return height
+				case bad && kind == "of any height":
+					return 20_001 + c.high/int64(1+heights.IntN(20))
 				case bad:
 					return c.high
 				case kind == "nearly too high between":
@@ -54,7 +62,7 @@ func TestFigureFlaps(t *testing.T) {
 			})
 			limit := w.leaves() / 5
 			switch kind {
-			case "at random":
+			case "at random", "of any height", "each of any height":
 				limit = w.leaves() * 2 / 5
 			case "from Prometheus":
 				w.p.Services[0].Source.Port = 0
