@@ -144,7 +144,7 @@ for name in weights preempt drift; do bench $name 1 experiment $name hog; done
 for name in cpuset burst; do bench $name 1 experiment $name; done
 bench colocate 25 lab colocate-harm colocate --load 30 --load 60 --load 90
 for kind in stream cache writers forks; do
-	bench colocate-$kind 7 lab colocate-$kind colocate --batch $kind --load 60 --repeats 3
+	bench colocate-$kind 9 lab colocate-$kind colocate --batch $kind --load 60 --settle 180 --repeats 2
 done
 bench colocate-steps 6 lab colocate-steps colocate --steps --load 60 --seconds 40 --repeats 1
 bench headline 21 lab headline headline --trace "${WATERLINE_TRACES:-../shared/traces}" --svg "$out/headline.svg"
