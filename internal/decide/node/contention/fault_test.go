@@ -140,28 +140,36 @@ func TestFaultOfNeighbour(t *testing.T) {
 }
 
 // TestFaultOfLittle checks that a fault covers no value far above those that the service has at the floor: one that is
-// a tenth too high for 40 s of each minute, whatever batch does, has three times that only while batch grows.
+// a tenth too high for 40 s of each minute, whatever batch does, has far more only while batch grows. That is so where
+// single figures are 0, as those of a histogram are that has no requests then, or many times as high.
 func TestFaultOfLittle(t *testing.T) {
-	w := newNode(model.SuppressOnHarm)
-	figure := w.serves(func() int64 {
-		value := int64(15_000)
-		if w.n.Load.Clock/time.Second%60 < 40 {
-			value = 22_000
+	for _, other := range []int64{-1, 0, 400_000} {
+		w := newNode(model.SuppressOnHarm)
+		figure := w.serves(func() int64 {
+			second := w.n.Load.Clock / time.Second
+			switch {
+			case other == 0 && second%4 == 0, other > 0 && second%97 == 0:
+				return other
+			}
+			value := int64(15_000)
+			if second%60 < 40 {
+				value = 22_000
+			}
+			return value + max(w.used()-2000, 0)*10
+		})
+		w.run(600, figure)
+		slow, mean := 0, int64(0)
+		for range 3600 {
+			w.second(figure)
+			mean += w.used()
+			if w.used() > 3500 {
+				slow++
+			}
 		}
-		return value + max(w.used()-2000, 0)*10
-	})
-	w.run(600, figure)
-	slow, mean := 0, int64(0)
-	for range 3600 {
-		w.second(figure)
-		mean += w.used()
-		if w.used() > 3500 {
-			slow++
+		mean /= 3600
+		t.Logf("%d now and then: batch uses %d, and the service is slow for %d s of an hour", other, mean, slow)
+		if slow > 240 || mean < 1000 {
+			t.Errorf("%d now and then: batch uses %d, and the service is slow for %d s of an hour", other, mean, slow)
 		}
-	}
-	mean /= 3600
-	t.Logf("batch uses %d, and the service is slow for %d s of an hour", mean, slow)
-	if slow > 240 || mean < 1000 {
-		t.Errorf("batch uses %d, and the service is slow for %d s of an hour", mean, slow)
 	}
 }

@@ -46,8 +46,8 @@ type Service struct {
 	Vain    time.Duration `json:",omitempty"` // for which it was above its maximum with batch at the floor
 	Own     time.Duration `json:",omitempty"` // when it proved to be the service's own fault; 0: not lately
 	Burst   time.Duration `json:",omitempty"` // longest time above it with batch at the floor; a further proof triples it
-	Peak    int64         `json:",omitempty"` // highest value with batch at the floor
-	Tall    time.Duration `json:",omitempty"` // since when it has been far above Peak; 0: it is not
+	Peak    int64         `json:",omitempty"` // highest value with batch at the floor, for some seconds
+	Tall    time.Duration `json:",omitempty"` // for which it was far above Peak lately, or at the floor above it
 	Heir    bool          `json:",omitempty"` // Own, Burst and Peak are of a service of another owner
 	Test    time.Duration `json:",omitempty"` // when batch was last pushed to the floor to test whether it is so; 0: never
 	Pause   time.Duration `json:",omitempty"` // between that test and the next
@@ -95,7 +95,9 @@ func (r *round) begin(pod *model.Pod) *Service {
 		s.inherit(gone)
 	} else if gone := find(r.state.Gone, func(s Service) bool { return s.Space == pod.Namespace }); gone != nil {
 		s.inherit(gone)
-		s.Burst, s.Again, s.Heir = min(s.Burst, maxInherited), s.Own != 0, s.Own != 0
+		if s.Burst, s.Again, s.Heir = min(s.Burst, maxInherited), s.Own != 0, s.Own != 0; !s.Heir {
+			s.Peak = 0
+		}
 	}
 	s.Pushes = find(r.state.Gone, func(s Service) bool { return s.Space == pod.Namespace && s.stays(r.now) }) != nil
 	return s
@@ -257,7 +259,7 @@ func (r *round) wanted(s *Service) bool {
 // too high, batch gets what arithmetic leaves at most, and if the last one was, no more than it has for a while.
 func (r *round) silent(pod *model.Pod, f *model.ServiceFigure, s *Service, fresh time.Duration) {
 	if s.Counted = 0; r.away || !r.wanted(s) {
-		s.Since = r.now
+		s.Since, s.Tall = r.now, 0
 	}
 	r.holds = r.holds || s.Over && (s.Own == 0 || s.Beyond) && r.now-s.Since <= fresh+silentHold
 	if r.now-s.Since <= fresh {
@@ -281,25 +283,20 @@ func (r *round) silent(pod *model.Pod, f *model.ServiceFigure, s *Service, fresh
 func (r *round) fault(s *Service, own time.Duration, f *model.ServiceFigure) (testing bool) {
 	b, high := &r.state.Harm, f.Value > f.Max
 	low := b.lowFor(r.now, own+provenAtFloor) // what a figure shows is of a time in which batch was at the floor
-	if high && low && b.Deep {
-		s.Peak = max(s.Peak, f.Value)
-	}
-	switch {
-	case !high || f.Value <= s.Peak+s.Peak/peakMargin:
-		s.Tall = 0
-	case s.Tall == 0:
-		s.Tall = r.now
-	}
-	was, tall := s.Beyond, s.Tall != 0 && r.now-s.Tall >= own/2
-	s.Beyond = s.Over && (s.Own == 0 || tall || s.Above-s.Rose > burstFactor*s.Burst)
+	atFloor := low && b.Deep
+	s.judgeHeight(f, atFloor, r.since, own)
+	was := s.Beyond
+	s.Beyond = s.Over && (s.Own == 0 || s.Tall >= own/2 || s.Above-s.Rose > burstFactor*s.Burst)
 	if s.Beyond && !was {
 		s.Counted = 0 // what it pushed until now did not count below arithmetic
 	}
 	rises := s.Beyond && (!was || s.Rose == r.now)
 	switch {
 	case !high && b.Low == 0:
-		s.Vain = 0
-	case high && low && b.Deep:
+		if s.Vain = 0; s.Own == 0 {
+			s.Peak = 0
+		}
+	case high && atFloor:
 		s.Burst = max(s.Burst, r.now-max(s.Rose, b.Low+own+provenAtFloor))
 		if s.Beyond {
 			s.Vain += r.since
@@ -318,12 +315,32 @@ func (r *round) fault(s *Service, own time.Duration, f *model.ServiceFigure) (te
 	return r.test(s, own+provenAtFloor+testLength, rises && s.Beyond, low)
 }
 
+// judgeHeight judges whether a figure is far higher than by the service's own fault. What it shows at the floor, except
+// for a stall, is that fault.
+func (s *Service) judgeHeight(f *model.ServiceFigure, atFloor bool, since, own time.Duration) {
+	most := s.Peak
+	if !atFloor {
+		most += s.Peak / peakMargin
+	}
+	if f.Value > max(f.Max, most) {
+		s.Tall = min(s.Tall+since, own*3/4)
+	} else {
+		s.Tall = max(s.Tall-since, 0)
+	}
+	if atFloor && s.Tall >= own/2 {
+		s.Peak, s.Tall = max(s.Peak, f.Value), 0
+	}
+}
+
 // prove records that a figure is too high whatever batch does, even if not all the time.
 func (s *Service) prove(now, own time.Duration, value int64) {
 	if s.Own != 0 {
 		s.Burst *= 3 // so a figure that is always too high does not prove that again and again
 	}
-	s.Own, s.Burst, s.Peak, s.Rose = now, max(s.Burst, own/2), max(s.Peak, value), now
+	if s.Peak == 0 || s.Tall >= own/2 { // that was not seen at the floor, or not for long enough
+		s.Peak = max(s.Peak, value)
+	}
+	s.Own, s.Burst, s.Rose = now, max(s.Burst, own/2), now
 	s.Vain, s.Test, s.Pause, s.Beyond, s.Again, s.Pushes, s.Heir = 0, 0, 0, false, false, false, false
 }
 
