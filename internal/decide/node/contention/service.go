@@ -40,7 +40,7 @@ type Service struct {
 	Since   time.Duration // of the last figure; before it, when the first one was wanted
 	Over    bool          `json:",omitempty"` // the figure is too high: above its maximum, and not good since
 	Above   time.Duration `json:",omitempty"` // of the last figure above the maximum
-	Rose    time.Duration `json:",omitempty"` // since when it has been above it, with short pauses, or since its fault was proven
+	Rose    time.Duration `json:",omitempty"` // since when it has been above it, with short pauses, or since a fault was proven
 	Beyond  bool          `json:",omitempty"` // it is Over, for longer than by its own fault, or far higher
 	Counted time.Duration `json:",omitempty"` // of the figure that pushed batch back last; 0: none since Over
 	Vain    time.Duration `json:",omitempty"` // for which it was above its maximum with batch at the floor
@@ -210,7 +210,7 @@ func (r *round) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 	s.Since = f.At
 	r.figured = append(r.figured, pod.UID)
 	if s.Better = s.Better || s.Pushes && f.Value <= f.Max; s.Better && s.Heir {
-		s.Own, s.Burst, s.Peak, s.Again, s.Heir = 0, 0, 0, false, false // it answers to batch, as the other one did not
+		s.Own, s.Burst, s.Peak, s.Again, s.Heir = 0, 0, 0, false, false // it answers to batch, and the other one did not
 	}
 	switch {
 	case f.Value > f.Max:
@@ -315,8 +315,8 @@ func (r *round) fault(s *Service, own time.Duration, f *model.ServiceFigure) (te
 	return r.test(s, own+provenAtFloor+testLength, rises && s.Beyond, low)
 }
 
-// judgeHeight judges whether a figure is far higher than by the service's own fault. What it shows at the floor, except
-// for a stall, is that fault.
+// judgeHeight judges whether a figure is far higher than by the service's own fault. That fault is as high as the figure
+// gets at the floor, except for single stalls.
 func (s *Service) judgeHeight(f *model.ServiceFigure, atFloor bool, since, own time.Duration) {
 	most := s.Peak
 	if !atFloor {
@@ -337,7 +337,7 @@ func (s *Service) prove(now, own time.Duration, value int64) {
 	if s.Own != 0 {
 		s.Burst *= 3 // so a figure that is always too high does not prove that again and again
 	}
-	if s.Peak == 0 || s.Tall >= own/2 { // that was not seen at the floor, or not for long enough
+	if s.Peak == 0 || s.Tall >= own/2 { // the floor has not shown how high it gets
 		s.Peak = max(s.Peak, value)
 	}
 	s.Own, s.Burst, s.Rose = now, max(s.Burst, own/2), now
